@@ -1,0 +1,92 @@
+"""What nodes report about themselves: the input of checkers, logs, and later of the pipeline.
+
+An event is a small frozen struct; the world stamps it with its node's name and time.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Base of all events."""
+
+
+class Started(Event):
+    """The node has its id and zone and begins to take part."""
+
+    node: int
+    zone: int
+    epoch: int
+
+
+class MemberAlive(Event):
+    """This node's view of its zone: `member` is alive."""
+
+    member: int
+    epoch: int
+
+
+class MemberSuspected(Event):
+    member: int
+    epoch: int
+
+
+class MemberDead(Event):
+    """This node's view of its zone: `member` is dead (`left`: it said goodbye)."""
+
+    member: int
+    epoch: int
+    left: bool
+
+
+class LinkOpened(Event):
+    """A link between zones is in use at this node."""
+
+    peer: int
+    zone: int
+    why: str
+
+
+class LinkClosed(Event):
+    peer: int
+    zone: int
+    why: str
+
+
+class MigrationBegan(Event):
+    """This node holds the lease and hands its link to `external` over to `successor`."""
+
+    external: int
+    zone: int
+    successor: int
+
+
+class MigrationEnded(Event):
+    external: int
+    zone: int
+    outcome: str
+
+
+class Multicast(Event):
+    """This node is the source of a message."""
+
+    source: int
+    epoch: int
+    sequence: int
+    matcher: str
+
+
+class Delivered(Event):
+    """The message reached this node's own clients."""
+
+    source: int
+    epoch: int
+    sequence: int
+    hops: int
+
+
+class Dropped(Event):
+    """A message or frame was dropped, by reason; always counted as well."""
+
+    reason: str

@@ -1,0 +1,1 @@
+"""The only place that parses bytes from the network."""
