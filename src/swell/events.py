@@ -12,7 +12,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """Base of all events."""
 
 
-class Started(Event):
+class Started(Event, frozen=True):
     """The node has its id and zone and begins to take part."""
 
     node: int
@@ -20,19 +20,19 @@ class Started(Event):
     epoch: int
 
 
-class MemberAlive(Event):
+class MemberAlive(Event, frozen=True):
     """This node's view of its zone: `member` is alive."""
 
     member: int
     epoch: int
 
 
-class MemberSuspected(Event):
+class MemberSuspected(Event, frozen=True):
     member: int
     epoch: int
 
 
-class MemberDead(Event):
+class MemberDead(Event, frozen=True):
     """This node's view of its zone: `member` is dead (`left`: it said goodbye)."""
 
     member: int
@@ -40,7 +40,7 @@ class MemberDead(Event):
     left: bool
 
 
-class LinkOpened(Event):
+class LinkOpened(Event, frozen=True):
     """A link between zones is in use at this node."""
 
     peer: int
@@ -48,13 +48,13 @@ class LinkOpened(Event):
     why: str
 
 
-class LinkClosed(Event):
+class LinkClosed(Event, frozen=True):
     peer: int
     zone: int
     why: str
 
 
-class MigrationBegan(Event):
+class MigrationBegan(Event, frozen=True):
     """This node holds the lease and hands its link to `external` over to `successor`."""
 
     external: int
@@ -62,13 +62,13 @@ class MigrationBegan(Event):
     successor: int
 
 
-class MigrationEnded(Event):
+class MigrationEnded(Event, frozen=True):
     external: int
     zone: int
     outcome: str
 
 
-class Multicast(Event):
+class Multicast(Event, frozen=True):
     """This node is the source of a message."""
 
     source: int
@@ -77,16 +77,15 @@ class Multicast(Event):
     matcher: str
 
 
-class Delivered(Event):
+class Delivered(Event, frozen=True):
     """The message reached this node's own clients."""
 
     source: int
     epoch: int
     sequence: int
-    hops: int
 
 
-class Dropped(Event):
+class Dropped(Event, frozen=True):
     """A message or frame was dropped, by reason; always counted as well."""
 
     reason: str

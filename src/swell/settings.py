@@ -160,12 +160,32 @@ class OverlaySettings(msgspec.Struct, frozen=True):
         return self.connections - self.links_between_zones + 1
 
 
+class DirectorySettings(msgspec.Struct, frozen=True):
+    """The directory: who belongs to the cluster."""
+
+    sweep_interval_s: float = 1.0
+    """How often silent nodes are looked for."""
+
+    silent_reports: int = 4
+    """A node that no report has named for this many report intervals is down."""
+
+    forget_after_s: float = 24 * 3600.0
+    """A node that has been down that long is forgotten; its name may be used again."""
+
+    log_bytes_per_node: int = 4096
+    """The log is rewritten when it is longer than this per node."""
+
+    retire_zones: bool = True
+    """Move the members of a zone below a quarter of its size to the other zones of its site."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings of one node. Every node of a cluster should run with the same ones."""
 
     membership: MembershipSettings = MembershipSettings()
     coordinates: CoordinateSettings = CoordinateSettings()
     overlay: OverlaySettings = OverlaySettings()
+    directory: DirectorySettings = DirectorySettings()
     request_timeout_s: float = 5.0
     """Default deadline of a request to another node."""
 

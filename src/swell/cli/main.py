@@ -1,0 +1,99 @@
+"""The command `swell`: a table of commands, each loaded only when it is the one asked for.
+
+`swell --help` must answer at once, so nothing heavy (numpy, cryptography, the runtime) is imported
+before a command needs it: all others are listed by the name and the line they have in `COMMANDS`.
+
+A user sees one red line for every `SwellError`, never a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, NamedTuple
+
+import typer
+
+from swell import __version__
+from swell.errors import SwellError
+
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130
+
+
+class Command(NamedTuple):
+    """Where a command is defined, and the line that `swell --help` shows for it."""
+
+    module: str
+    attribute: str
+    """A function with typer's annotations, or a `typer.Typer` with commands of its own."""
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "lab": Command("swell.cli.lab", "lab", "Run an experiment, or list them all."),
+}
+
+
+def build(chosen: str | None) -> typer.Typer:
+    """The application with the chosen command in full and the others in name only."""
+    app = typer.Typer(
+        name="swell",
+        help="Configuration, service state and messages to a whole fleet in at most three hops.",
+        no_args_is_help=True,
+        add_completion=False,
+        # Pretty tracebacks print local variables, and those may hold keys.
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    for name, command in COMMANDS.items():
+        if name != chosen:
+            app.command(name, help=command.summary)(_not_loaded)
+            continue
+        target = getattr(import_module(command.module), command.attribute)
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=name, help=command.summary)
+        else:
+            app.command(name, help=command.summary)(target)
+    return app
+
+
+def main() -> None:
+    """Entry point of the console script and of `python -m swell`."""
+    # The root has no options that take a value: the first bare word is the command.
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    try:
+        build(words[0] if words else None)(prog_name="swell")
+    except SwellError as error:
+        _complain(str(error))
+        sys.exit(EXIT_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"swell {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        # Eager: it answers before a missing command is complained about.
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Takes the options that come before any command."""
+
+
+def _not_loaded() -> None:
+    raise AssertionError("only the command that was asked for is ever called")
+
+
+def _complain(sentence: str) -> None:
+    """One red line on stderr, whatever the sentence contains."""
+    line = " ".join(sentence.split())
+    typer.secho(f"error: {line}", fg=typer.colors.RED, err=True)

@@ -1,0 +1,91 @@
+"""Messages between nodes and the directory."""
+
+from __future__ import annotations
+
+from swell.overlay.contact import Contact
+from swell.overlay.view import View
+from swell.wire.codec import Message, message
+
+
+@message(48)
+class JoinRequest(Message, frozen=True):
+    """Give me an id and a zone. `uid` names my data directory: it tells a restart of the same
+    node from another machine with the same name."""
+
+    name: str
+    uid: str
+    site: str
+    region: str
+    rack: str
+    host: str
+    port: int
+    epoch: int
+    leaving: int = 0
+    """The zone this node is asked to leave, if it moves; else 0."""
+
+
+class Bootstrap(Message, frozen=True):
+    """A zone to connect to, and members of it to try."""
+
+    zone: int
+    contacts: tuple[Contact, ...]
+
+
+@message(49)
+class JoinReply(Message, frozen=True):
+    """Welcome: who you are, who is in your zone, which zones are yours to connect."""
+
+    contact: Contact
+    members: tuple[Contact, ...]
+    bootstrap: tuple[Bootstrap, ...]
+    view: View
+
+
+@message(50)
+class JoinRefused(Message, frozen=True):
+    """Never: `name-in-use`, `stale-epoch`, `bad-name`. The node must not try again as it is."""
+
+    code: str
+    sentence: str
+
+
+@message(51)
+class CandidatesRequest(Message, frozen=True):
+    number: int
+    zone: int
+    count: int
+
+
+@message(52)
+class CandidatesReply(Message, frozen=True):
+    number: int
+    contacts: tuple[Contact, ...]
+
+
+@message(53)
+class LookupRequest(Message, frozen=True):
+    number: int
+    name: str
+
+
+@message(54)
+class LookupReply(Message, frozen=True):
+    number: int
+    contact: Contact | None
+
+
+@message(55)
+class ZoneReport(Message, frozen=True):
+    """A delegate tells who is alive in its zone: (id, epoch)."""
+
+    zone: int
+    members: tuple[tuple[int, int], ...]
+    view_epoch: int
+
+
+@message(56)
+class ReportReply(Message, frozen=True):
+    """The view, if it is newer; `retire`: the zone is too small to last, its members move."""
+
+    view: View | None
+    retire: bool

@@ -1,0 +1,167 @@
+"""The directory's log records and the state they add up to.
+
+The log holds outcomes, not requests: applying a record never fails and never decides, so every
+copy of the log gives the same state. Ids are given out once and never again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from swell.overlay.contact import Contact
+from swell.overlay.view import View, ZoneInfo
+
+
+class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A node was given its id and zone, or came back, or moved."""
+
+    contact: Contact
+    uid: str
+    region: str
+    pool: str
+
+
+class Down(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    nodes: tuple[int, ...]
+    at_us: int
+
+
+class Up(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    nodes: tuple[int, ...]
+
+
+class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    nodes: tuple[int, ...]
+
+
+class Numbers(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Opens a compacted log: the numbers already given out."""
+
+    next_node: int
+    next_zone: int
+    epoch: int
+
+
+Record = Admitted | Down | Up | Forgotten | Numbers
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Record).decode
+
+
+class Entry:
+    """One node as the directory knows it."""
+
+    __slots__ = ("contact", "down_since_us", "region", "uid")
+
+    def __init__(self, contact: Contact, uid: str, region: str) -> None:
+        self.contact = contact
+        self.uid = uid
+        self.region = region
+        self.down_since_us = 0
+
+    @property
+    def up(self) -> bool:
+        return not self.down_since_us
+
+
+class Zone:
+    """One zone: its pool and all of its nodes, living or not."""
+
+    __slots__ = ("id", "nodes", "pool")
+
+    def __init__(self, number: int, pool: str) -> None:
+        self.id = number
+        self.pool = pool
+        self.nodes: dict[int, Entry] = {}
+
+    def up(self) -> list[Contact]:
+        return [entry.contact for entry in self.nodes.values() if entry.up]
+
+    def racks(self) -> Counter[str]:
+        return Counter(contact.rack for contact in self.up())
+
+
+class State:
+    """Everything the directory knows."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Entry] = {}
+        self.names: dict[str, int] = {}
+        self.zones: dict[int, Zone] = {}
+        self.next_node = 1
+        self.next_zone = 1
+        self.epoch = 0
+        self._view: View | None = None
+
+    def apply(self, record: Record) -> None:
+        self._view = None
+        self.epoch += 1
+        match record:
+            case Admitted():
+                self._admit(record)
+            case Down():
+                for entry in self._entries(record.nodes):
+                    entry.down_since_us = record.at_us
+            case Up():
+                for entry in self._entries(record.nodes):
+                    entry.down_since_us = 0
+            case Forgotten():
+                for entry in self._entries(record.nodes):
+                    self._forget(entry)
+            case Numbers():
+                self.next_node = record.next_node
+                self.next_zone = record.next_zone
+                self.epoch = record.epoch
+
+    def _admit(self, record: Admitted) -> None:
+        contact = record.contact
+        known = self.nodes.get(contact.id)
+        if known is not None and known.contact.zone != contact.zone:
+            self._leave_zone(known.contact)
+        entry = Entry(contact, record.uid, record.region)
+        self.nodes[contact.id] = entry
+        self.names[contact.name] = contact.id
+        zone = self.zones.get(contact.zone)
+        if zone is None:
+            zone = self.zones[contact.zone] = Zone(contact.zone, record.pool)
+        zone.nodes[contact.id] = entry
+        self.next_node = max(self.next_node, contact.id + 1)
+        self.next_zone = max(self.next_zone, contact.zone + 1)
+
+    def _entries(self, nodes: Iterable[int]) -> list[Entry]:
+        """Those of the nodes that are still known: records may cross in the log."""
+        return [self.nodes[node] for node in nodes if node in self.nodes]
+
+    def _forget(self, entry: Entry) -> None:
+        contact = entry.contact
+        del self.nodes[contact.id]
+        if self.names.get(contact.name) == contact.id:
+            del self.names[contact.name]
+        self._leave_zone(contact)
+
+    def _leave_zone(self, contact: Contact) -> None:
+        zone = self.zones[contact.zone]
+        zone.nodes.pop(contact.id, None)
+        if not zone.nodes:
+            del self.zones[contact.zone]
+
+    def view(self) -> View:
+        """The zones that have living members."""
+        if self._view is None:
+            infos = ((z, len(self.zones[z].up())) for z in sorted(self.zones))
+            zones = tuple(ZoneInfo(z, self.zones[z].pool, size) for z, size in infos if size)
+            self._view = View(self.epoch, zones)
+        return self._view
+
+    def snapshot(self) -> Iterable[Record]:
+        """Records that rebuild this state: the beginning of a compacted log."""
+        yield Numbers(self.next_node, self.next_zone, self.epoch)
+        for entry in self.nodes.values():
+            contact = entry.contact
+            yield Admitted(contact, entry.uid, entry.region, self.zones[contact.zone].pool)
+            if not entry.up:
+                yield Down((contact.id,), entry.down_since_us)
+        yield Numbers(self.next_node, self.next_zone, self.epoch)

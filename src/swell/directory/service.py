@@ -1,0 +1,326 @@
+"""The directory as its nodes see it: admits them, knows them, is not needed for forwarding.
+
+THOR 3.1's membership service: it assigns ids and zones, gives random members of a zone, keeps
+statistics. Whatever it decides is durable in its log before anybody hears of it. It learns who is
+alive from the zones' delegates; a node that no report has named for a while is down, one that has
+been down for long is forgotten and its name is free again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from swell.directory import assignment, records
+from swell.directory.assignment import Arrival
+from swell.directory.log import Log
+from swell.directory.messages import (
+    Bootstrap,
+    CandidatesReply,
+    CandidatesRequest,
+    JoinRefused,
+    JoinReply,
+    JoinRequest,
+    LookupReply,
+    LookupRequest,
+    ReportReply,
+    ZoneReport,
+)
+from swell.directory.records import Admitted, Down, Entry, Forgotten, Record, State, Up
+from swell.errors import InvalidNameError
+from swell.ids import check_name
+from swell.overlay.contact import Contact
+from swell.overlay.messages import LinkKind, Refused
+from swell.overlay.sessions import Session, Sessions
+from swell.settings import DirectorySettings, OverlaySettings
+from swell.world import Timer, World
+
+
+class DirectoryService:
+    """One voter of the directory, on the node that hosts it."""
+
+    def __init__(
+        self,
+        world: World,
+        overlay: OverlaySettings,
+        settings: DirectorySettings,
+        sessions: Sessions,
+        counters: Counter[str],
+    ) -> None:
+        self._world = world
+        self._overlay = overlay
+        self._settings = settings
+        self._counters = counters
+        self._log = Log(world)
+        self._ready = False
+        self._joining: dict[str, tuple[Session, JoinRequest]] = {}
+        self._first_join_at = 0.0
+        self._plan_timer: Timer | None = None
+        self._planning = False
+        self._seen_at: dict[int, float] = {}
+        self.state = State()
+        sessions.accept(LinkKind.DIRECTORY, self)
+        sessions.handle(JoinRequest, self.on_join)
+        sessions.handle(CandidatesRequest, self.on_candidates)
+        sessions.handle(LookupRequest, self.on_lookup)
+        sessions.handle(ZoneReport, self.on_report)
+
+    def start(self) -> None:
+        """Read the log, then serve. Everybody gets the benefit of the doubt at first."""
+
+        def opened(payloads: Sequence[bytes]) -> None:
+            for payload in payloads:
+                self.state.apply(records.decode(payload))
+            now = self._world.now()
+            self._seen_at = {node: now for node in self.state.nodes}
+            self._ready = True
+            self._world.call_later(self._settings.sweep_interval_s, self._sweep)
+
+        self._log.open(opened)
+
+    # Sessions.
+
+    def admit(self, contact: Contact) -> Refused | None:
+        if not self._ready:
+            return Refused("not-ready", "the directory is reading its log: try again")
+        return None
+
+    def on_open(self, session: Session) -> None:
+        pass
+
+    def on_closed(self, session: Session, reason: str) -> None:
+        self._joining = {k: v for k, v in self._joining.items() if v[0] is not session}
+
+    # Joining.
+
+    def on_join(self, session: Session, request: JoinRequest) -> None:
+        refusal = self._refuse(session, request)
+        if refusal is not None:
+            self._counters[f"join-{refusal.code}"] += 1
+            session.send(refusal)
+            return
+        now = self._world.now()
+        if not self._joining:
+            self._first_join_at = now
+        self._joining[request.name] = (session, request)
+        if self._plan_timer is not None:
+            self._plan_timer.cancel()
+        wait = self._overlay.arrival_quiet_s
+        if now + wait > self._first_join_at + self._overlay.arrival_window_s:
+            wait = max(0.0, self._first_join_at + self._overlay.arrival_window_s - now)
+        self._plan_timer = self._world.call_later(wait, self._plan)
+
+    def _refuse(self, session: Session, request: JoinRequest) -> JoinRefused | None:
+        try:
+            check_name(request.name, "node name")
+            check_name(request.site, "site")
+        except InvalidNameError as error:
+            return JoinRefused("bad-name", str(error))
+        entry = self._entry(request.name)
+        if entry is None:
+            return None
+        if entry.uid != request.uid and entry.up:
+            return JoinRefused(
+                "name-in-use",
+                f"a living node at {entry.contact.address} is called {request.name}: "
+                "choose another name, or wait until the old one is found dead",
+            )
+        if entry.uid == request.uid and request.epoch < entry.contact.epoch:
+            return JoinRefused(
+                "stale-epoch",
+                f"{request.name} has started {entry.contact.epoch} times before, its data "
+                f"directory says {request.epoch}: it is an old copy; start with an empty one",
+            )
+        return None
+
+    def _entry(self, name: str) -> Entry | None:
+        node = self.state.names.get(name)
+        return None if node is None else self.state.nodes[node]
+
+    def _plan(self) -> None:
+        """Give everybody who waits an id and a zone, durably, then tell them."""
+        self._plan_timer = None
+        if self._planning:
+            self._plan_timer = self._world.call_later(0.05, self._plan)
+            return
+        batch, self._joining = self._joining, {}
+        newcomers: list[JoinRequest] = []
+        admitted: list[Admitted] = []
+        for _, request in batch.values():
+            entry = self._entry(request.name)
+            if entry is not None and entry.uid == request.uid and not request.leaving:
+                admitted.append(self._readmit(entry, request))
+            else:
+                newcomers.append(request)
+        created, placed = self._place(newcomers)
+        gone = [n for r in newcomers if (n := self.state.names.get(r.name)) and not r.leaving]
+        changes: list[Record] = [Forgotten(tuple(gone))] if gone else []
+        changes += [*admitted, *placed]
+        self._planning = True
+
+        def durable() -> None:
+            self._planning = False
+            now = self._world.now()
+            for change in changes:
+                self.state.apply(change)
+            for record in (*admitted, *placed):
+                self._seen_at[record.contact.id] = now
+            self._answer(batch, created, [*admitted, *placed])
+
+        self._log.propose([records.encode(change) for change in changes], durable)
+
+    def _readmit(self, entry: Entry, request: JoinRequest) -> Admitted:
+        """The same node again, after a restart: same id, same zone."""
+        old = entry.contact
+        contact = Contact(
+            old.id, old.name, request.site, request.rack, old.zone,
+            request.host, request.port, request.epoch,
+        )  # fmt: skip
+        pool = self.state.zones[old.zone].pool
+        return Admitted(contact, request.uid, request.region, pool)
+
+    def _place(self, requests: Sequence[JoinRequest]) -> tuple[list[int], list[Admitted]]:
+        """Zones for newcomers: (zones created, records)."""
+        size = self._overlay.zone_size
+        pools: dict[str, dict[int, int]] = {}
+        for zone in self.state.zones.values():
+            pools.setdefault(zone.pool, {})[zone.id] = len(zone.up())
+        sites = Counter(request.site for request in requests)
+        arriving: dict[str, list[JoinRequest]] = {}
+        for r in requests:
+            has_zones = {pool: len(zones) for pool, zones in pools.items()}
+            pool = assignment.pool_of(r.site, r.region, sites[r.site], has_zones, size)
+            arriving.setdefault(pool, []).append(r)
+        next_zone, next_node = self.state.next_zone, self.state.next_node
+        created: list[int] = []
+        placed: list[Admitted] = []
+        for pool, group in arriving.items():
+            leaving = {r.leaving for r in group}
+            zones = {z: n for z, n in pools.get(pool, {}).items() if z not in leaving}
+            new = assignment.zones_to_create(list(zones.values()), len(group), size)
+            for zone_id in range(next_zone, next_zone + new):
+                zones[zone_id] = 0
+                created.append(zone_id)
+            next_zone += new
+            gets = assignment.fill(zones, len(group))
+            racks = {z: self.state.zones[z].racks() for z in zones if z in self.state.zones}
+            arrivals = [Arrival(r.name, r.rack) for r in group]
+            chosen = assignment.assign(arrivals, gets, racks, self._overlay.assignment)
+            for r in group:
+                known = self._entry(r.name) if r.leaving else None
+                number = known.contact.id if known else next_node
+                next_node += 0 if known else 1
+                contact = Contact(
+                    number, r.name, r.site, r.rack, chosen[r.name], r.host, r.port, r.epoch
+                )
+                placed.append(Admitted(contact, r.uid, r.region, pool))
+        return created, placed
+
+    def _answer(
+        self,
+        batch: dict[str, tuple[Session, JoinRequest]],
+        created: Sequence[int],
+        admitted: Sequence[Admitted],
+    ) -> None:
+        view = self.state.view()
+        bootstrap = self._bootstrap(created)
+        for record in admitted:
+            session = batch[record.contact.name][0]
+            members = tuple(self.state.zones[record.contact.zone].up())
+            share = bootstrap.get(record.contact.id, ())
+            session.send(JoinReply(record.contact, members, tuple(share), view))
+        self._counters["admitted"] += len(admitted)
+
+    def _bootstrap(self, created: Sequence[int]) -> dict[int, list[Bootstrap]]:
+        """For each member of a new zone, the zones it connects to: every zone with a smaller id
+        exactly once."""
+        lists: dict[int, list[Bootstrap]] = {}
+        for zone in created:
+            others = [info.id for info in self.state.view().zones if info.id < zone]
+            members = sorted(self.state.zones[zone].nodes)
+            for member, zones in assignment.partition(others, members).items():
+                lists[member] = [Bootstrap(z, tuple(self._sample(z))) for z in zones]
+        return lists
+
+    def _sample(self, zone: int, count: int = 0) -> list[Contact]:
+        members = self.state.zones[zone].up() if zone in self.state.zones else []
+        return self._world.rng.sample(members, min(count or self._overlay.candidates, len(members)))
+
+    # Looking up.
+
+    def on_candidates(self, session: Session, request: CandidatesRequest) -> None:
+        count = min(request.count, 64)
+        session.send(CandidatesReply(request.number, tuple(self._sample(request.zone, count))))
+
+    def on_lookup(self, session: Session, request: LookupRequest) -> None:
+        entry = self._entry(request.name)
+        session.send(LookupReply(request.number, entry.contact if entry else None))
+
+    # Who is alive.
+
+    def on_report(self, session: Session, report: ZoneReport) -> None:
+        now = self._world.now()
+        back: list[int] = []
+        for node, epoch in report.members:
+            entry = self.state.nodes.get(node)
+            if entry is None or entry.contact.zone != report.zone or entry.contact.epoch > epoch:
+                continue
+            self._seen_at[node] = now
+            if not entry.up:
+                back.append(node)
+        if back:
+            self._change(Up(tuple(back)))
+        view = self.state.view()
+        newer = view if view.epoch > report.view_epoch else None
+        session.send(ReportReply(newer, self._should_retire(report.zone)))
+
+    def _should_retire(self, zone: int) -> bool:
+        """A zone far below half its size moves its members, if its pool has room for them."""
+        known = self.state.zones.get(zone)
+        if known is None or not self._settings.retire_zones:
+            return False
+        size = len(known.up())
+        if size * 4 > self._overlay.zone_size or self._joining or self._planning:
+            return False
+        room = [
+            self._overlay.zone_size - len(other.up())
+            for other in self.state.zones.values()
+            if other.pool == known.pool and other.id < zone
+        ]
+        return sum(max(0, free) for free in room) >= size
+
+    def _sweep(self) -> None:
+        """Mark the silent as down; forget what has been down for long; keep the log short."""
+        self._world.call_later(self._settings.sweep_interval_s, self._sweep)
+        now, wall_us = self._world.now(), self._world.wall_us()
+        silent_s = self._settings.silent_reports * self._overlay.report_interval_s
+        down, forgotten = [], []
+        for node, entry in self.state.nodes.items():
+            if entry.up and now - self._seen_at.get(node, now) > silent_s:
+                down.append(node)
+            elif not entry.up:
+                if (wall_us - entry.down_since_us) / 1e6 > self._settings.forget_after_s:
+                    forgotten.append(node)
+        if down:
+            self._change(Down(tuple(down), wall_us))
+        if forgotten:
+            self._change(Forgotten(tuple(forgotten)))
+            for node in forgotten:
+                self._seen_at.pop(node, None)
+        if self._log.size > self._settings.log_bytes_per_node * (len(self.state.nodes) + 64):
+            self._log.rewrite(records.encode(record) for record in self.state.snapshot())
+
+    def _change(self, record: Record) -> None:
+        self._log.propose([records.encode(record)], lambda: self.state.apply(record))
+
+    def statistics(self) -> dict[str, int]:
+        """THOR 3.1: totals that decide where newcomers go."""
+        up = sum(1 for entry in self.state.nodes.values() if entry.up)
+        return {
+            "nodes": len(self.state.nodes),
+            "up": up,
+            "zones": len(self.state.view().zones),
+            "epoch": self.state.epoch,
+        }
+
+

@@ -1,0 +1,188 @@
+"""One node: a member of the overlay and, if it is a voter, a part of the directory.
+
+Life of a node: joining (asks the directory for an id and a zone, for ever) → member → stopped, or
+refused for good. A zone that is too small to last is told to retire; its members then leave one
+after the other and join again elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from swell.directory.client import DirectoryClient
+from swell.directory.messages import JoinRefused, JoinReply, JoinRequest, ReportReply, ZoneReport
+from swell.directory.service import DirectoryService
+from swell.events import Started
+from swell.overlay.contact import Contact
+from swell.overlay.overlay import Overlay
+from swell.overlay.sessions import Sessions
+from swell.settings import Settings
+from swell.world import Address, Link, Timer, World
+
+RETIRE = "retire"
+MOVE_STAGGER_S = 2.0
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a node is; everything else is in its settings."""
+
+    name: str
+    cluster: str
+    site: str
+    address: Address
+    directory: tuple[Address, ...]
+    epoch: int
+    """Number of this start of the process, from the data directory."""
+    uid: str
+    """Name of the data directory."""
+    rack: str = ""
+    region: str = ""
+    voter: bool = False
+    settings: Settings = Settings()
+    bugs: frozenset[str] = frozenset()
+    """Planted bugs, for testing the checkers."""
+
+
+class Node:
+    """The protocol object that a world drives."""
+
+    def __init__(self, world: World, config: NodeConfig) -> None:
+        self.world = world
+        self.config = config
+        self.counters: Counter[str] = Counter()
+        self.overlay: Overlay | None = None
+        self.on_joined: Callable[[], None] = lambda: None
+        self.refusal: JoinRefused | None = None
+        self._report_timer: Timer | None = None
+        self._moving = False
+        self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
+        self.service: DirectoryService | None = None
+        settings = config.settings
+        if config.voter:
+            self.service = DirectoryService(
+                world, settings.overlay, settings.directory, self.sessions, self.counters
+            )
+        self.directory = DirectoryClient(
+            world,
+            self.sessions,
+            config.directory,
+            settings.overlay.candidate_window_s,
+            self.counters,
+        )
+
+    def me(self) -> Contact:
+        if self.overlay is not None:
+            return self.overlay.me
+        c = self.config
+        return Contact(0, c.name, c.site, c.rack, 0, c.address.host, c.address.port, c.epoch)
+
+    def _load(self) -> int:
+        return self.overlay.zonelinks.load() if self.overlay is not None else 0
+
+    # Joining and leaving.
+
+    def start(self) -> None:
+        if self.service is not None:
+            self.service.start()
+        self._join(leaving=0)
+
+    def _join(self, leaving: int) -> None:
+        c = self.config
+        request = JoinRequest(
+            c.name, c.uid, c.site, c.region, c.rack, c.address.host, c.address.port, c.epoch,
+            leaving,
+        )  # fmt: skip
+        self.directory.join(request, self._on_admitted, self._on_refused)
+
+    def _on_admitted(self, reply: JoinReply) -> None:
+        overlay = Overlay(
+            self.world,
+            self.config.settings,
+            reply.contact,
+            self.sessions,
+            self.directory.candidates,
+            self.counters,
+            self.config.bugs,
+        )
+        self.overlay = overlay
+        self._moving = False
+        self.world.emit(Started(reply.contact.id, reply.contact.zone, reply.contact.epoch))
+        overlay.start(reply.members, [(b.zone, b.contacts) for b in reply.bootstrap], reply.view)
+        self._report_later()
+        self.on_joined()
+
+    def _on_refused(self, refusal: JoinRefused) -> None:
+        self.refusal = refusal
+        self.world.halt(f"the directory refuses this node ({refusal.code}): {refusal.sentence}")
+
+    def stop(self) -> None:
+        """Leave: to the others it is the same as a failure, only sooner known."""
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+        self.directory.stop()
+        if self.overlay is not None:
+            self.overlay.stop()
+        self.sessions.close_all("stopped")
+
+    def move(self) -> None:
+        """Leave the zone and join again elsewhere."""
+        overlay = self.overlay
+        if overlay is None:
+            return
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+        overlay.stop()
+        self.overlay = None
+        self.counters["moved"] += 1
+        self._join(leaving=overlay.me.zone)
+
+    # The delegate's reports.
+
+    def _report_later(self) -> None:
+        interval = self.config.settings.overlay.report_interval_s
+        delay = interval * (0.75 + 0.5 * self.world.rng.random())
+        self._report_timer = self.world.call_later(delay, self._report)
+
+    def _report(self) -> None:
+        self._report_later()
+        overlay = self.overlay
+        if overlay is None:
+            return
+        if overlay.members.attribute(overlay.members.alive()[0].id, RETIRE):
+            self._move_later()
+        elif overlay.is_delegate():
+            alive = tuple((contact.id, contact.epoch) for contact in overlay.members.alive())
+            report = ZoneReport(overlay.me.zone, alive, overlay.view.epoch)
+            self.directory.report(report, self._on_report_reply)
+
+    def _on_report_reply(self, reply: ReportReply) -> None:
+        overlay = self.overlay
+        if overlay is None:
+            return
+        if reply.view is not None:
+            overlay.set_view(reply.view)
+        if reply.retire:
+            overlay.members.set_attribute(RETIRE, b"1", urgent=True)
+            self._move_later()
+
+    def _move_later(self) -> None:
+        if not self._moving:
+            self._moving = True
+            self.world.call_later(MOVE_STAGGER_S * self.world.rng.random(), self.move)
+
+    # The world's side.
+
+    def on_link_up(self, link: Link) -> None:
+        self.sessions.on_link_up(link)
+
+    def on_link_down(self, link: Link, reason: str) -> None:
+        self.sessions.on_link_down(link, reason)
+
+    def on_writable(self, link: Link) -> None:
+        """Nothing is kept back for a full link: senders hear False and decide."""
+
+    def on_frame(self, link: Link, frame: bytes) -> None:
+        self.sessions.on_frame(link, frame)

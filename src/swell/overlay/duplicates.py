@@ -1,0 +1,56 @@
+"""Suppression of duplicates by (source, epoch, sequence), in bounded memory.
+
+Per source a window of recent sequences is kept as one integer bitmap below the highest sequence
+seen. A sequence below the window counts as seen: a message that late is a duplicate or as good as
+one. A higher epoch starts afresh; a lower one is stale. Sources are forgotten in order of use.
+"""
+
+from __future__ import annotations
+
+
+class _Window:
+    __slots__ = ("bitmap", "epoch", "highest")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.highest = 0
+        self.bitmap = 0
+
+
+class Duplicates:
+    """Remembers which multicasts this node has handled."""
+
+    def __init__(self, window: int, sources_max: int = 8192) -> None:
+        self._mask = (1 << window) - 1
+        self._width = window
+        self._sources_max = sources_max
+        self._windows: dict[int, _Window] = {}
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def is_new(self, source: int, epoch: int, sequence: int) -> bool:
+        """True the first time; also remembers it."""
+        window = self._windows.get(source)
+        if window is None or epoch > window.epoch:
+            if window is None and len(self._windows) >= self._sources_max:
+                del self._windows[next(iter(self._windows))]
+            window = self._windows[source] = _Window(epoch)
+        elif epoch < window.epoch:
+            return False
+        ahead = sequence - window.highest
+        if ahead > 0:
+            shifted = window.bitmap << ahead if ahead < self._width else 0
+            window.bitmap = (shifted | 1) & self._mask
+            window.highest = sequence
+            return True
+        if -ahead >= self._width:
+            return False
+        bit = 1 << -ahead
+        if window.bitmap & bit:
+            return False
+        window.bitmap |= bit
+        return True
+
+    def forget(self, source: int) -> None:
+        self._windows.pop(source, None)

@@ -1,0 +1,157 @@
+"""The overlay's messages: handshake, links between zones, leases, interest.
+
+Multicasts and detours (`ROUTED`, `DETOUR`) are not listed as structs: they have fixed binary
+headers, in `swell.overlay.routed`, so that forwarding never decodes a payload.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from swell.overlay.contact import Contact
+from swell.overlay.coordinates import Coordinate
+from swell.wire.codec import Message, message
+
+ROUTED = 32
+DETOUR = 33
+
+
+class LinkKind(IntEnum):
+    """What the dialling side wants the link for."""
+
+    CLIQUE = 1
+    CANDIDATE = 2
+    DIRECTORY = 3
+    CLIENT = 4
+
+
+@message(1)
+class Hello(Message, frozen=True):
+    """First frame of the dialling side. A node that has not joined yet has id 0."""
+
+    cluster: str
+    kind: int
+    contact: Contact
+
+
+@message(2)
+class Welcome(Message, frozen=True):
+    """The accepting side agrees. `load` is its number of links between zones."""
+
+    contact: Contact
+    load: int
+
+
+@message(3)
+class Refused(Message, frozen=True):
+    """The accepting side does not agree; the link closes. `code` is for programs."""
+
+    code: str
+    sentence: str
+
+
+@message(34)
+class Adopt(Message, frozen=True):
+    """Make this candidate link the link between our zones. `why`: opening, recovery, handover."""
+
+    why: str
+
+
+@message(35)
+class Adopted(Message, frozen=True):
+    """Answer to `Adopt`; `contacts` are members of the answering zone, to be cached for recovery
+    while the directory is away."""
+
+    accepted: bool
+    reason: str
+    contacts: tuple[Contact, ...] = ()
+
+
+@message(36)
+class LinkPing(Message, frozen=True):
+    """Keeps a link between zones honest. `gaps`: zones that the sender's zone has lost."""
+
+    sequence: int
+    coordinate: Coordinate | None
+    gaps: tuple[int, ...] = ()
+    interest: tuple[int, int] = (0, 0)
+
+
+@message(37)
+class LinkPong(Message, frozen=True):
+    sequence: int
+    coordinate: Coordinate | None
+
+
+@message(38)
+class Bye(Message, frozen=True):
+    """The last frame in this direction: the link has been handed over or is redundant."""
+
+
+@message(39)
+class LeaseRequest(Message, frozen=True):
+    """Old node → external node: let me hand this link over within my zone."""
+
+
+@message(40)
+class LeaseReply(Message, frozen=True):
+    granted: bool
+    reason: str
+
+
+@message(41)
+class TakeOver(Message, frozen=True):
+    """Old node → new node: connect to `external` in my place."""
+
+    external: Contact
+
+
+@message(42)
+class TookOver(Message, frozen=True):
+    """New node → old node: done, or why not."""
+
+    external: int
+    accepted: bool
+    reason: str
+
+
+@message(43)
+class Flush(Message, frozen=True):
+    """Old node → member: the link to this zone has a new holder, which is connected by now."""
+
+    zone: int
+
+
+@message(47)
+class Flushed(Message, frozen=True):
+    """Member → old node, answering `Flush`: since links are ordered and the new holder was
+    connected before, whatever I send after this reaches the new holder in time."""
+
+    zone: int
+
+
+@message(44)
+class RecoveryClaim(Message, frozen=True):
+    """I am about to recover the link to this zone; leave it to me for a while."""
+
+    zone: int
+
+
+@message(45)
+class InterestPull(Message, frozen=True):
+    """Send me the topics of this zone (0: of every zone you know)."""
+
+    zone: int
+
+
+@message(46)
+class Interest(Message, frozen=True):
+    """The topics that some member of `zone` wants: all of them (`full`), or the change since
+    `number` - 1 of the same term. A new delegate of the zone begins a new term."""
+
+    zone: int
+    term: int
+    number: int
+    full: bool
+    added: tuple[bytes, ...]
+    removed: tuple[bytes, ...] = ()

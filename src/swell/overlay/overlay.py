@@ -1,0 +1,277 @@
+"""The overlay of one node: membership, links, routing, wired together for one stay in one zone.
+
+Everything below is a part with one idea; this module holds no protocol of its own beyond passing
+what one part learns to those that need it, electing the zone's delegate (the living member with
+the smallest id) and sharing the view that the directory gave it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from swell.overlay.clique import Clique
+from swell.overlay.contact import Contact
+from swell.overlay.coordinates import Coordinate, CoordinateClient
+from swell.overlay.interest import TOPICS, InterestAggregate
+from swell.overlay.linkprobes import LinkProbes
+from swell.overlay.matchers import (
+    ADDRESS,
+    BROADCAST,
+    KEY,
+    NODE,
+    TOPIC,
+    BroadcastMatcher,
+    KeyMatcher,
+    NodeMatcher,
+    TopicMatcher,
+)
+from swell.overlay.members import Members
+from swell.overlay.multicast import Multicast
+from swell.overlay.opening import HANDOVER, Openings
+from swell.overlay.rebalancing import Rebalancing
+from swell.overlay.recovery import Candidates, Recovery
+from swell.overlay.requests import Requests
+from swell.overlay.sessions import Session, Sessions
+from swell.overlay.view import VIEW, View
+from swell.overlay.zonelinks import GAPS, LINKS, ZoneLink, ZoneLinks
+from swell.rings.two_level import TwoLevelRing
+from swell.settings import Settings
+from swell.world import Timer, World
+
+INTEREST_PORT = 3
+CLIQUE = "clique"
+_PUBLISH_CLIQUE_S = 0.5
+
+_decode_view = msgspec.msgpack.Decoder(View).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Overlay:
+    """One node's place in one zone, from its admission until it leaves."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        me: Contact,
+        sessions: Sessions,
+        candidates: Candidates,
+        counters: Counter[str],
+        bugs: frozenset[str] = frozenset(),
+    ) -> None:
+        self.me = me
+        self.view = View()
+        self._world = world
+        self._settings = settings
+        self._counters = counters
+        self._clique_timer: Timer | None = None
+        self._ring: tuple[tuple[int, int, int], TwoLevelRing] | None = None
+        self.coordinates = CoordinateClient(settings.coordinates, world.rng)
+        self.clique = Clique(world, settings.overlay, me, sessions, self, counters)
+        self.members = Members(
+            world, settings.membership, me, self.clique, self, counters, self.coordinate, bugs
+        )
+        for cls in Members.MESSAGES:
+            sessions.handle(cls, self._on_membership)
+        self.zonelinks = ZoneLinks(world, me, self._publish, counters)
+        self.openings = Openings(
+            world, settings.overlay, me, sessions, self.zonelinks, self, counters
+        )
+        parts = (world, settings.overlay, me, sessions, self.clique, self.zonelinks)
+        self.rebalancing = Rebalancing(*parts, self.openings, self.alive_ids, counters, bugs)
+        self.recovery = Recovery(
+            *parts, self.openings, self.alive_ids, self.other_zones, candidates, counters
+        )
+        self.multicast = Multicast(*parts, counters, bugs)
+        self.requests = Requests(world, me, self.multicast, counters)
+        self.interest = InterestAggregate(
+            world, me, sessions, self.clique, self._publish, self._announce,
+            self.is_delegate, counters,
+        )  # fmt: skip
+        self.probes = LinkProbes(
+            world,
+            settings.overlay,
+            sessions,
+            self.zonelinks,
+            self.coordinate,
+            self.on_rtt,
+            self.recovery.lost,
+            self.interest.version,
+            self.interest.on_probe,
+            self._on_silent,
+            counters,
+        )
+        self._register_matchers()
+
+    def _register_matchers(self) -> None:
+        register = self.multicast.register
+        register(BROADCAST, BroadcastMatcher(lambda: self.clique.up, self.other_zones))
+        register(NODE, NodeMatcher(self.me))
+        register(TOPIC, TopicMatcher("topic", b"t:", self.interest))
+        register(ADDRESS, TopicMatcher("address", b"a:", self.interest))
+        register(KEY, KeyMatcher(self.me, self.ring, self.alive_ids))
+        self.multicast.listen(INTEREST_PORT, self.interest.on_announcement)
+
+    def start(
+        self,
+        members: Sequence[Contact],
+        bootstrap: Sequence[tuple[int, Sequence[Contact]]],
+        view: View,
+    ) -> None:
+        """Take part, with what the directory said at admission."""
+        self.view = view
+        self.members.start(members)
+        self.probes.start()
+        self.rebalancing.start()
+        self.recovery.start(bootstrap)
+        self.interest.check_later()
+
+    def stop(self) -> None:
+        """Say goodbye to the zone. The links are closed by whoever owns the sessions."""
+        self.members.stop()
+        for part in (
+            self.probes,
+            self.rebalancing,
+            self.recovery,
+            self.interest,
+            self.requests,
+        ):
+            part.stop()
+        if self._clique_timer is not None:
+            self._clique_timer.cancel()
+        self.zonelinks.close()
+        self.clique.close()
+
+    # What others ask.
+
+    def alive_ids(self) -> list[int]:
+        return [contact.id for contact in self.members.alive()]
+
+    def is_delegate(self) -> bool:
+        return self.members.alive()[0].id == self.me.id
+
+    def other_zones(self) -> list[int]:
+        """All zones but this one: those of the view, and those linked to before the view came."""
+        zones = dict.fromkeys(info.id for info in self.view.zones)
+        zones.update(dict.fromkeys(self.zonelinks.holders))
+        zones.pop(self.me.zone, None)
+        return list(zones)
+
+    def coordinate(self) -> Coordinate:
+        return self.coordinates.coordinate
+
+    def ring(self) -> TwoLevelRing:
+        """The two-level ring of the current view, with this zone's size as its members see it."""
+        alive = self.alive_ids()
+        stamp = (self.view.epoch, len(alive), sum(alive))
+        if self._ring is None or self._ring[0] != stamp:
+            sizes: dict[int, int | Sequence[int]] = {z.id: z.size for z in self.view.zones}
+            sizes.setdefault(self.me.zone, len(alive))
+            overlay = self._settings.overlay
+            ring = TwoLevelRing(sizes, overlay.slice_size, overlay.ring_points)
+            self._ring = (stamp, ring)
+        return self._ring[1]
+
+    def set_view(self, view: View) -> None:
+        """The directory gave this delegate a newer view: share it."""
+        if view.epoch > self.view.epoch:
+            self._adopt_view(view)
+            self._publish(VIEW, _encode(view))
+
+    def _adopt_view(self, view: View) -> None:
+        self.view = view
+        self.interest.retain(info.id for info in view.zones)
+
+    def _publish(self, key: str, value: bytes) -> None:
+        self.members.set_attribute(key, value, urgent=True)
+
+    def _announce(self, payload: bytes) -> None:
+        self.multicast.send(BROADCAST, b"", INTEREST_PORT, payload)
+
+    # Membership.
+
+    def _on_membership(self, session: Session, message: object) -> None:
+        if session.zone == self.me.zone:
+            self.members.on_message(session.peer.id, message)
+
+    def on_member_alive(self, member: Contact) -> None:
+        self.clique.want(member)
+        self.interest.check_later()
+
+    def on_member_dead(self, member: Contact, left: bool) -> None:
+        self.clique.drop(member.id)
+        self._publish_clique_later()
+        self.zonelinks.forget(member.id)
+        self.interest.forget(member.id)
+        self.coordinates.forget(member.id)
+        self.multicast.duplicates.forget(member.id)
+        for link in list(self.zonelinks.drains):
+            self.zonelinks.flushed(link.zone, member.id)
+
+    def on_attribute(self, member: int, key: str, value: bytes) -> None:
+        if key in (LINKS, GAPS):
+            self.zonelinks.on_attribute(member, key, value)
+        elif key == TOPICS:
+            self.interest.on_attribute(member, value)
+        elif key == VIEW and value:
+            try:
+                view = _decode_view(value)
+            except msgspec.DecodeError:
+                self._counters["bad-attribute"] += 1
+                return
+            if view.epoch > self.view.epoch:
+                self._adopt_view(view)
+
+    def on_rtt(self, member: int, coordinate: Coordinate | None, rtt_s: float) -> None:
+        if coordinate is not None and not self.coordinates.update(member, coordinate, rtt_s):
+            self._counters["bad-coordinate"] += 1
+
+    # The clique.
+
+    def _publish_clique_later(self) -> None:
+        """Let the zone know, for the record, to whom this node is connected."""
+        if self._clique_timer is None:
+            self._clique_timer = self._world.call_later(_PUBLISH_CLIQUE_S, self._publish_clique)
+
+    def _publish_clique(self) -> None:
+        self._clique_timer = None
+        self.members.set_attribute(CLIQUE, _encode(sorted(self.clique.up)))
+
+    def on_clique_up(self, contact: Contact) -> None:
+        self._publish_clique_later()
+        self.members.on_link_up(contact.id)
+        self.interest.on_clique_up(contact.id)
+
+    def on_clique_down(self, member: int) -> None:
+        self._publish_clique_later()
+        self.members.on_link_down(member)
+        for link in list(self.zonelinks.drains):
+            self.zonelinks.flushed(link.zone, member)
+
+    # Links between zones.
+
+    def some_members(self, count: int) -> tuple[Contact, ...]:
+        alive = self.members.alive()
+        return tuple(self._world.rng.sample(alive, min(count, len(alive))))
+
+    def on_contacts(self, contacts: Sequence[Contact]) -> None:
+        self.recovery.remember(contacts)
+
+    def may_adopt(self, session: Session, why: str) -> str:
+        return self.rebalancing.may_adopt(session) if why == HANDOVER else ""
+
+    def on_adopted(self, link: ZoneLink) -> None:
+        if link.why == HANDOVER and not link.session.link.dialed:
+            self.rebalancing.on_adopted(link)
+
+    def on_link_lost(self, link: ZoneLink, reason: str) -> None:
+        self.rebalancing.on_link_lost(link)
+        self.coordinates.forget(link.peer.id)
+
+    def _on_silent(self, link: ZoneLink) -> None:
+        link.session.close(reason="silent")
+        self.zonelinks.remove(link, "silent")
+        self.on_link_lost(link, "silent")

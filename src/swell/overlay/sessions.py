@@ -1,0 +1,208 @@
+"""Sessions: links with a known peer and purpose.
+
+A link begins with a handshake: the dialling side says `Hello` (cluster, purpose, who it is), the
+accepting side `Welcome` or `Refused`. Only then frames are dispatched, by their type, to the
+handler that registered for it. Whoever opened a session, or accepts its kind, owns it and hears
+of its beginning and end.
+
+Invariants: no frame reaches a handler before the handshake; a peer's name is the one in its
+certificate where the world knows it; a peer of another cluster gets one clear refusal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from swell.errors import WireError
+from swell.overlay.contact import Contact
+from swell.overlay.messages import Hello, LinkKind, Refused, Welcome
+from swell.wire import codec
+from swell.wire.codec import TYPE_OFFSET
+from swell.world import Address, Link, Plane, World
+
+_HELLO = 1
+_WELCOME = 2
+_REFUSED = 3
+
+
+class Session:
+    """One link after (or during) its handshake."""
+
+    __slots__ = ("_all", "contact", "kind", "link", "load", "open", "owner", "refusal", "zone")
+
+    def __init__(
+        self, link: Link, kind: LinkKind, owner: Owner | None, registry: dict[Session, None]
+    ) -> None:
+        self._all = registry
+        registry[self] = None
+        link.session = self
+        self.link = link
+        self.kind = kind
+        self.owner = owner
+        self.contact: Contact | None = None
+        self.zone = 0
+        self.open = False
+        self.load = 0
+        self.refusal: Refused | None = None
+
+    @property
+    def peer(self) -> Contact:
+        assert self.contact is not None, "a session has a contact once it is open"
+        return self.contact
+
+    def send(self, value: Any) -> bool:
+        """Send one control message."""
+        return self.link.send(codec.encode(value), Plane.CONTROL)
+
+    def close(self, drain: bool = False, reason: str = "") -> None:
+        """End it; the owner is not called."""
+        self.open = False
+        self.owner = None
+        self._all.pop(self, None)
+        self.link.close(drain, reason)
+
+
+class Owner(Protocol):
+    """Who uses a session."""
+
+    def on_open(self, session: Session) -> None: ...
+
+    def on_closed(self, session: Session, reason: str) -> None: ...
+
+
+class Acceptor(Owner, Protocol):
+    """Who takes accepted sessions of a kind."""
+
+    def admit(self, contact: Contact) -> Refused | None:
+        """Why this peer must be refused, or None."""
+        ...
+
+
+class Sessions:
+    """All sessions of one node, and the dispatch of frames to handlers."""
+
+    def __init__(
+        self,
+        world: World,
+        cluster: str,
+        me: Callable[[], Contact],
+        load: Callable[[], int],
+        counters: Counter[str],
+    ) -> None:
+        self._world = world
+        self._cluster = cluster
+        self._me = me
+        self._load = load
+        self._counters = counters
+        self._acceptors: dict[int, Acceptor] = {}
+        self._handlers: list[Callable[[Session, bytes], None] | None] = [None] * 256
+        self._all: dict[Session, None] = {}
+
+    def open(self, address: Address, identity: str, kind: LinkKind, owner: Owner) -> Session:
+        """Dial; `owner.on_open` or `owner.on_closed` follows."""
+        return Session(self._world.dial(address, identity), kind, owner, self._all)
+
+    def accept(self, kind: LinkKind, acceptor: Acceptor) -> None:
+        """Let `acceptor` own the accepted sessions of this kind."""
+        self._acceptors[kind] = acceptor
+
+    def handle(self, cls: type, function: Callable[[Session, Any], None]) -> None:
+        """Give messages of this class to `function(session, message)`."""
+
+        def decoded(session: Session, frame: bytes) -> None:
+            function(session, codec.decode(frame))
+
+        self._handlers[cls.number] = decoded  # type: ignore[attr-defined]
+
+    def handle_frames(self, number: int, function: Callable[[Session, bytes], None]) -> None:
+        """Give frames of this type to `function(session, frame)`, undecoded."""
+        self._handlers[number] = function
+
+    def close_all(self, reason: str) -> None:
+        """End every session, draining what is queued."""
+        for session in list(self._all):
+            session.close(drain=True, reason=reason)
+
+    # The world's side.
+
+    def on_link_up(self, link: Link) -> None:
+        session: Session | None = link.session
+        if session is None:
+            Session(link, LinkKind.CLIENT, None, self._all)
+        elif link.dialed:
+            session.send(Hello(self._cluster, session.kind, self._me()))
+
+    def on_link_down(self, link: Link, reason: str) -> None:
+        session: Session | None = link.session
+        if session is None:
+            return
+        self._all.pop(session, None)
+        session.open = False
+        if session.owner is not None:
+            owner, session.owner = session.owner, None
+            if session.refusal is not None:
+                reason = session.refusal.code
+            owner.on_closed(session, reason)
+
+    def on_frame(self, link: Link, frame: bytes) -> None:
+        session: Session = link.session
+        if session.open:
+            handler = self._handlers[frame[TYPE_OFFSET]]
+            if handler is None:
+                raise WireError("unknown-type", f"type {frame[TYPE_OFFSET]}")
+            handler(session, frame)
+        else:
+            self._on_handshake(session, frame)
+
+    def _on_handshake(self, session: Session, frame: bytes) -> None:
+        number = frame[TYPE_OFFSET]
+        if session.link.dialed and number in (_WELCOME, _REFUSED):
+            message = codec.decode(frame)
+            if isinstance(message, Refused):
+                session.refusal = message
+                self._counters["refused-by-peer"] += 1
+            else:
+                session.load = message.load
+                self._open(session, message.contact)
+        elif not session.link.dialed and number == _HELLO:
+            self._on_hello(session, codec.decode(frame))
+        else:
+            raise WireError("no-handshake", f"type {number} before the handshake")
+
+    def _on_hello(self, session: Session, hello: Hello) -> None:
+        refusal = self._judge(session, hello)
+        if refusal is not None:
+            self._counters[f"refused-{refusal.code}"] += 1
+            session.send(refusal)
+            session.close(drain=True, reason=refusal.code)
+            return
+        session.kind = LinkKind(hello.kind)
+        session.owner = self._acceptors[hello.kind]
+        session.send(Welcome(self._me(), self._load()))
+        self._open(session, hello.contact)
+
+    def _judge(self, session: Session, hello: Hello) -> Refused | None:
+        if hello.cluster != self._cluster:
+            return Refused(
+                "wrong-cluster",
+                f"this node belongs to cluster {self._cluster}, not {hello.cluster}",
+            )
+        identity = session.link.peer
+        if identity and hello.kind != LinkKind.CLIENT and identity != hello.contact.name:
+            return Refused(
+                "wrong-identity",
+                f"the certificate says {identity}, the hello says {hello.contact.name}",
+            )
+        acceptor = self._acceptors.get(hello.kind)
+        if acceptor is None:
+            return Refused("not-served", "this node does not serve links of that kind")
+        return acceptor.admit(hello.contact)
+
+    def _open(self, session: Session, contact: Contact) -> None:
+        session.contact = contact
+        session.zone = contact.zone
+        session.open = True
+        if session.owner is not None:
+            session.owner.on_open(session)

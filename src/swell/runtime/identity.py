@@ -1,0 +1,106 @@
+"""A node's data directory: locked by one process, bound to one node of one cluster.
+
+Layout: `lock` (held with flock while a process runs on the directory), `identity.json` (cluster,
+node, number of starts) and `files/` (the node's disk). The number of starts is the node's epoch:
+it is raised durably before the node says anything to anybody, so no two lives share one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from swell.errors import ConfigurationError
+
+LOCAL_CLUSTER = "local"
+"""Cluster id of nodes without TLS, which only ever meet on one machine."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    cluster: str
+    node: str
+    starts: int
+
+
+class DataDirectory:
+    """An open data directory. `epoch` counts its starts, this one included."""
+
+    def __init__(self, path: Path, cluster: str, node: str) -> None:
+        self.path = path
+        self.files = path / "files"
+        try:
+            self.files.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot use {path} as a data directory: {error.strerror}"
+            ) from None
+        self._lock = _lock(path)
+        try:
+            self.epoch = _count_start(path / "identity.json", cluster, node)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise ConfigurationError(
+            f"data directory {path} is in use by another process: stop that node first, "
+            "or give this one a directory of its own"
+        ) from None
+    return descriptor
+
+
+def _count_start(file: Path, cluster: str, node: str) -> int:
+    """Check who the directory belongs to and raise its number of starts, durably."""
+    starts = 0
+    if file.exists():
+        try:
+            known = msgspec.json.decode(file.read_bytes(), type=Identity)
+        except msgspec.DecodeError as error:
+            raise ConfigurationError(
+                f"{file} is damaged ({error}): restore it, or start with an empty data directory"
+            ) from None
+        if (known.cluster, known.node) != (cluster, node):
+            raise ConfigurationError(
+                f"data directory {file.parent} belongs to node {known.node!r} of cluster "
+                f"{known.cluster!r}, not to node {node!r} of cluster {cluster!r}: "
+                "give every node a directory of its own"
+            )
+        starts = known.starts
+    write_durably(file, msgspec.json.encode(Identity(cluster, node, starts + 1)))
+    return starts + 1
+
+
+def write_durably(file: Path, data: bytes) -> None:
+    """Replace a small file so that after a crash it holds either the old or the new bytes."""
+    beside = file.with_suffix(".new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(beside, file)
+    sync_directory(file.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make creations and renames in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

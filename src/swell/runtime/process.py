@@ -1,0 +1,47 @@
+"""The process around one or several worlds: uvloop, signals, a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+
+import uvloop
+
+from swell.runtime.sockets import raise_descriptor_limit
+from swell.runtime.world import RuntimeWorld
+
+Begin = Callable[[], Awaitable[Sequence[RuntimeWorld]]]
+
+
+def run(begin: Begin) -> int:
+    """Run until SIGTERM or SIGINT, or until every world has halted; the exit code.
+
+    `begin` builds and starts the worlds inside the loop and returns them. A signal stops all of
+    them cleanly: exit code 0. If they all halted by themselves it is 1.
+    """
+    raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(begin))
+
+
+async def _run(begin: Begin) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    worlds = await begin()
+    signalled = loop.create_task(stopping.wait())
+    halted = loop.create_task(_all_halted(worlds))
+    await asyncio.wait({signalled, halted}, return_when=asyncio.FIRST_COMPLETED)
+    by_themselves = halted.done()
+    signalled.cancel()
+    halted.cancel()
+    await asyncio.gather(*(world.stop() for world in worlds))
+    return 1 if by_themselves else 0
+
+
+async def _all_halted(worlds: Sequence[RuntimeWorld]) -> bool:
+    for world in worlds:
+        await asyncio.shield(world.halted)
+    return True

@@ -1,0 +1,314 @@
+"""The real world: `world.World` on uvloop, TCP with TLS, and a real disk.
+
+A `RuntimeWorld` hosts exactly one node; several worlds may share one loop. It is built inside a
+running loop, in this order:
+
+    world = RuntimeWorld("n1", data_dir, tls)     # locks the data directory, counts the start
+    address = world.listen("127.0.0.1", 0)        # bound; connections wait in the backlog
+    world.start(node)                             # events begin to flow
+    await world.stop()                            # node.stop(), drain, close
+
+Every callback goes through `guard`: none runs after `halt`, and a mistake of our own in a handler
+is logged with its traceback and counted as `handler-error`, but stops nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from swell.errors import UnavailableError
+from swell.events import Event
+from swell.ids import check_name
+from swell.runtime.disk import RuntimeDisk
+from swell.runtime.health import check_health
+from swell.runtime.identity import LOCAL_CLUSTER, DataDirectory
+from swell.runtime.link import RuntimeLink
+from swell.runtime.listener import Listener
+from swell.runtime.logs import log_event, logger_of
+from swell.runtime.security import TlsMaterial
+from swell.runtime.sockets import is_loopback
+from swell.wire.limits import FIRST_FRAME_S_MAX, HANDSHAKE_S_MAX
+from swell.world import Address, Node
+
+OFFLOADS_MAX = 1024
+PROBES_MAX = 256
+
+
+class Deadlines(msgspec.Struct, frozen=True):
+    """How long a peer may take; tests shorten them."""
+
+    connect_s: float = HANDSHAKE_S_MAX
+    handshake_s: float = HANDSHAKE_S_MAX
+    first_frame_s: float = FIRST_FRAME_S_MAX
+    drain_s: float = 3.0
+    """Longest wait for a peer to read what is queued for it, when a link or the node ends."""
+
+
+class RuntimeTimer:
+    """A pending `call_later`. Never early by `World.now`: the loop counts whole milliseconds of a
+    clock that stands still while the machine is suspended."""
+
+    __slots__ = ("_action", "_due_s", "_handle", "_world")
+
+    def __init__(self, world: RuntimeWorld, delay_s: float, action: Callable[[], None]) -> None:
+        self._world = world
+        self._action: Callable[[], None] | None = action
+        self._due_s = world.now() + delay_s
+        self._handle = self._arm(delay_s)
+
+    def cancel(self) -> None:
+        self._action = None
+        self._handle.cancel()
+
+    def _arm(self, delay_s: float) -> asyncio.Handle:
+        milliseconds = math.ceil(delay_s * 1000.0)
+        if milliseconds <= 0:
+            return self._world.loop.call_soon(self._expire)
+        return self._world.loop.call_later(milliseconds / 1000.0, self._expire)
+
+    def _expire(self) -> None:
+        action = self._action
+        if action is None:
+            return
+        remaining_s = self._due_s - self._world.now()
+        if remaining_s > 0.0:
+            self._handle = self._arm(remaining_s)
+            return
+        self._action = None
+        self._world.guard(action)
+
+
+class RuntimeWorld:
+    """All that one node may touch, for real."""
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        tls: TlsMaterial | None = None,
+        *,
+        sink: Callable[[float, Event], None] | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        self.name = check_name(name, "node name")
+        self.tls = tls
+        self.loop = asyncio.get_running_loop()
+        self.deadlines = deadlines or Deadlines()
+        self.rng = Random(os.urandom(32))
+        self.counters: Counter[str] = Counter()
+        """Everything dropped, by reason."""
+        self.log = logger_of(name)
+        self.halted: asyncio.Future[str] = self.loop.create_future()
+        """Done, with the reason, when the node halted or was stopped."""
+        if tls is not None:
+            tls.check_name(name)
+        self._client_ssl = tls.client_context() if tls is not None else None
+        self._directory = DataDirectory(data_dir, tls.cluster if tls else LOCAL_CLUSTER, name)
+        self.epoch = self._directory.epoch
+        """How often this data directory was started, this start included."""
+        self.disk = RuntimeDisk(self._directory.files, self.loop, self.guard)
+        self._node: Node | None = None
+        self._sink = sink
+        self._links: dict[RuntimeLink, None] = {}
+        self._no_links = asyncio.Event()
+        self._listeners: list[Listener] = []
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._offload_thread: ThreadPoolExecutor | None = None
+        self._offloads = 0
+        self._silenced = False
+
+    # Life.
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None, "the world was not started"
+        return self._node
+
+    def listen(self, host: str, port: int) -> Address:
+        """Bind; port 0 takes a free one. Without TLS only on loopback."""
+        listener = Listener(self, host, port)
+        self._listeners.append(listener)
+        if self._node is not None:
+            listener.begin()
+        return listener.address
+
+    def start(self, node: Node) -> None:
+        """From here on `node` gets events."""
+        assert self._node is None, "one world hosts one node"
+        self._node = node
+        for listener in self._listeners:
+            listener.begin()
+
+    async def stop(self) -> None:
+        """Ask the node to stop, drain its links within the deadline, close everything."""
+        for listener in self._listeners:
+            listener.close()
+        if self._silenced:
+            await self.halted
+            return
+        if self._node is not None:
+            self.guard(self._node.stop)
+        self._silenced = True
+        for link in list(self._links):
+            link.close(drain=True, reason="node stops")
+        if self._links:
+            self._no_links.clear()
+            await self._no_links.wait()  # each drain has its deadline
+        await self._release("stopped")
+
+    def halt(self, reason: str) -> None:
+        """Stop this node now; no callback runs afterwards."""
+        if self._silenced:
+            return
+        self._silenced = True
+        self.log.error("halted", reason=reason)
+        for listener in self._listeners:
+            listener.close()
+        for link in list(self._links):
+            link.close()
+        self._keep(self.loop.create_task(self._release(reason)))
+
+    async def _release(self, reason: str) -> None:
+        for link in list(self._links):
+            link.close()
+        for task in list(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+        if self._offload_thread is not None:
+            self._offload_thread.shutdown(wait=False, cancel_futures=True)
+        await self.disk.close()
+        self._directory.close()
+        if not self.halted.done():
+            self.halted.set_result(reason)
+
+    # What protocols use.
+
+    def now(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def entropy(self, n: int) -> bytes:
+        return os.urandom(n)
+
+    def call_later(self, delay_s: float, action: Callable[[], None]) -> RuntimeTimer:
+        return RuntimeTimer(self, delay_s, action)
+
+    def dial(self, address: Address, identity: str = "") -> RuntimeLink:
+        link = RuntimeLink(self, address, dialed=True, identity=identity)
+        self.remember_link(link)
+        link.open_with(self.loop.create_task(self._connect(link)))
+        return link
+
+    def probe(
+        self, address: Address, kind: str, timeout_s: float, done: Callable[[bool], None]
+    ) -> None:
+        async def check() -> None:
+            self.guard(done, await check_health(address, kind, timeout_s))
+
+        if len(self._tasks) >= PROBES_MAX:
+            self.count_drop("probes-exhausted", f"probe of {address}")
+            self.loop.call_soon(self.guard, done, False)
+        else:
+            self._keep(self.loop.create_task(check()))
+
+    def offload(
+        self, function: Callable[[Any], Any], argument: Any, done: Callable[[Any], None]
+    ) -> None:
+        """One thread, so that results come in the order of submission."""
+        if self._offloads >= OFFLOADS_MAX:
+            self.count_drop("offloads-exhausted", repr(function))
+            overloaded = UnavailableError(f"more than {OFFLOADS_MAX} computations are waiting")
+            self.loop.call_soon(self.guard, done, overloaded)
+            return
+        self._offloads += 1
+        if self._offload_thread is None:
+            self._offload_thread = ThreadPoolExecutor(1, f"{self.name}-offload")
+
+        def finish(result: Any) -> None:
+            self._offloads -= 1
+            self.guard(done, result)
+
+        def work() -> None:
+            try:
+                result = function(argument)
+            except Exception as error:
+                result = error
+            self.loop.call_soon_threadsafe(finish, result)
+
+        self._offload_thread.submit(work)
+
+    def emit(self, event: Event) -> None:
+        if self._sink is not None:
+            self._sink(self.now(), event)
+        log_event(self.log, event)
+
+    # What the parts of this world use.
+
+    def guard(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Run one callback of the protocol, unless the node has halted."""
+        if self._silenced:
+            return
+        try:
+            action(*arguments)
+        except Exception:
+            self.report_bug(getattr(action, "__qualname__", repr(action)))
+
+    def report_bug(self, where: str) -> None:
+        """Log the exception being handled: a mistake of our own."""
+        self.counters["handler-error"] += 1
+        self.log.exception("handler-error", where=where)
+
+    def count_drop(self, reason: str, detail: str) -> None:
+        """A peer misbehaved or a limit was met: counted by reason, one line in the log."""
+        self.counters[reason] += 1
+        self.log.warning("dropped", reason=reason, detail=detail)
+
+    def remember_link(self, link: RuntimeLink) -> None:
+        self._links[link] = None
+
+    def forget_link(self, link: RuntimeLink) -> None:
+        self._links.pop(link, None)
+        if not self._links:
+            self._no_links.set()
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks[task] = None
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+
+    async def _connect(self, link: RuntimeLink) -> None:
+        host, port = link.address
+        try:
+            if self._client_ssl is None:
+                if not is_loopback(host):
+                    raise OSError("plain TCP is allowed on loopback only")
+                async with asyncio.timeout(self.deadlines.connect_s):
+                    await self.loop.create_connection(lambda: link, host, port)
+            else:
+                async with asyncio.timeout(self.deadlines.connect_s + self.deadlines.handshake_s):
+                    await self.loop.create_connection(
+                        lambda: link,
+                        host,
+                        port,
+                        ssl=self._client_ssl,
+                        ssl_handshake_timeout=self.deadlines.handshake_s,
+                        ssl_shutdown_timeout=self.deadlines.drain_s,
+                    )
+        except TimeoutError:
+            self.counters["dial-failed"] += 1
+            link.fail("connect: no answer in time")
+        except OSError as error:
+            self.counters["dial-failed"] += 1
+            link.fail(f"connect: {str(error) or type(error).__name__}")

@@ -1,0 +1,1 @@
+"""Workloads: what happens in a simulation, apart from the checkers that judge it."""
