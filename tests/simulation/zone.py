@@ -45,10 +45,13 @@ class ZoneNode:
 
     def redial(self) -> None:
         for contact in sorted(self.zone.book.values(), key=lambda contact: contact.id):
-            busy = contact.id in self.links or contact.id in self.dialing
-            if contact.id > self.me.id and not busy:
-                self.dialing[contact.id] = self.world.dial(contact.address, contact.name)
+            self.dial(contact)
         self.timer = self.world.call_later(REDIAL_S * (0.5 + self.world.rng.random()), self.redial)
+
+    def dial(self, contact: Contact) -> None:
+        busy = contact.id in self.links or contact.id in self.dialing
+        if contact.id > self.me.id and not busy:
+            self.dialing[contact.id] = self.world.dial(contact.address, contact.name)
 
     # The world.
 
@@ -96,7 +99,7 @@ class ZoneNode:
 
     def on_member_alive(self, member: Contact) -> None:
         assert self.members.get(member.id) == member
-        # A process started anew knows nothing of the old link.
+        self.dial(member)
 
     def on_member_dead(self, member: Contact, left: bool) -> None:
         assert not self.members.is_alive(member.id)

@@ -61,7 +61,7 @@ def test_the_json_has_exactly_the_agreed_form() -> None:
     report = Report(
         settings={"sizes": (1, 2)},
         rows=[{"n": np.int64(3), "share": np.float64(0.5), "open": float("nan"), "ok": np.True_}],
-        headline={"best": np.float32(0.5)},
+        headline={"best": np.float64(0.5)},
         bars=[Bar.at_least("share", 0.4, np.float64(0.5))],
         columns=["n"],
         notes=["not in the file"],

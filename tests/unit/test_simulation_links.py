@@ -176,11 +176,10 @@ def test_a_clogged_path_trickles_in_order_and_pushes_back() -> None:
     while pair.link_a.send(b"%08d" % sent * 1024, Plane.DATA):
         sent += 1
     assert sent == QUEUE_BYTES_MAX_DATA // (8 * 1024)
-    pair.simulation.run_for(0.2)
-    assert 0 < len(pair.b.frames()) < sent
-    assert pair.a.log == [("up", "b")]
-    pair.simulation.run_for(1.0)
+    assert pair.simulation.run_until_true(lambda: len(pair.a.log) == 2, 1.0, every_s=0.001)
     assert pair.a.log == [("up", "b"), ("writable", "b")]
+    assert pair.link_a.queued_bytes == QUEUE_BYTES_MAX_DATA // 2
+    assert 0 < len(pair.b.frames()) < sent
     pair.simulation.network.remove(rule)
     pair.simulation.run_for(1.0)
     assert pair.b.frames() == [b"%08d" % number * 1024 for number in range(sent)]

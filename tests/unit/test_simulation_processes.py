@@ -76,6 +76,15 @@ def test_after_a_power_loss_peers_hear_nothing_until_they_send() -> None:
     assert pair.b.downs() == ["timeout"]
 
 
+def test_a_power_loss_is_noticed_across_a_clogged_path_too() -> None:
+    pair = Pair()
+    pair.process_a.crash(power=True)
+    pair.simulation.network.clog(["a"], ["b"], 0.1)
+    assert pair.link_b.send(b"anybody?")
+    pair.simulation.run_for(20.2)
+    assert pair.b.downs() == ["timeout"]
+
+
 @pytest.mark.parametrize("sent_before", [True, False])
 def test_a_machine_that_is_up_again_resets_the_links_of_its_past(sent_before: bool) -> None:
     pair = Pair()
@@ -226,6 +235,32 @@ def test_a_slow_process_is_late_but_in_order_also_when_it_recovers_and_pauses() 
     pair.link_a.send(b"prompt")
     pair.simulation.run_for(0.011)
     assert pair.b.frames()[-1] == b"prompt"
+
+
+def test_frames_queue_behind_the_late_announcement_of_their_link() -> None:
+    pair = Pair(connect=False)
+    pair.process_b.slow(2.0)
+    link = pair.a.world.dial(Address("b", 0))
+    assert pair.simulation.run_until_true(lambda: pair.a.log == [("up", "b")], 5.0, every_s=0.001)
+    sent = [b"%d" % number for number in range(5)]
+    for frame in sent:
+        assert link.send(frame)
+    pair.simulation.run_for(10.0)
+    assert pair.b.log == [("up", "a"), *sent]
+
+
+def test_after_halt_nothing_that_the_node_still_does_has_an_effect() -> None:
+    pair = Pair(connect=False)
+    node = pair.a
+    node.world.halt("over")
+    node.world.dial(Address("b", 0))
+    node.world.call_later(0.0, lambda: node.log.append("timer"))
+    node.world.disk.append("log", b"x")
+    node.world.disk.sync("log", node.log.append)
+    node.world.offload(len, b"", node.log.append)
+    pair.simulation.run_for(10.0)
+    assert node.log == pair.b.log == []
+    assert pair.process_a.disk.list() == {}
 
 
 def test_clocks_differ_between_machines_and_start_anew_after_a_power_loss() -> None:

@@ -60,7 +60,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of one experiment. `name` and `machine` are filled in by `run_experiment`."""
+    """The result of one experiment. `run_experiment` fills in `name` and `machine`, and adds
+    `quick` to the settings."""
 
     settings: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
@@ -163,7 +164,8 @@ def run_experiment(name: str, lab: Lab) -> Report:
         raise UnknownExperimentError(name, list(known))
     module = import_module(f"swell.lab.{name.replace('-', '_')}")
     report: Report = module.run(lab)
-    return replace(report, name=name, machine=machine())
+    settings = {"quick": lab.quick, **report.settings}
+    return replace(report, name=name, settings=settings, machine=machine())
 
 
 def machine() -> dict[str, Any]:
@@ -201,7 +203,7 @@ def _summary(source: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """As plain JSON values: numpy scalars unwrapped, what is not finite as null."""
+    """As plain JSON values: numpy values unwrapped, what is not finite as null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, str | bool | int) or value is None:
@@ -210,4 +212,4 @@ def _plain(value: Any) -> Any:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
-    return _plain(value.item())
+    return _plain(value.tolist())

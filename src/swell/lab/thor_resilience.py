@@ -40,7 +40,9 @@ NOTES = (
     "Nodes fail independently, links do not fail. The tree has degree 3.",
     "The seed's Fig. 2 is a drawing; its text says: no degradation up to 50 % failures, and THOR "
     "and the complete graph alone get better with size. The hypercube does too: its degree grows.",
-    "Above 90 % the smallest overlay rises again: of ten survivors, two together are a fifth.",
+    "At c = 10 the seed's 50 % is not quite reached: a few of the living are cut off.",
+    "Better with size holds up to 90 % failures. At 95 % c = 10 (ten survivors, of whom two are a "
+    "fifth) is above c = 30 again, and at 99 % every size has fallen apart.",
 )
 
 Share = Callable[[NDArray[np.bool_]], float]

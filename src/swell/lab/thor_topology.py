@@ -227,8 +227,9 @@ NOTES = (
     "Degree: the seed's lower limit for c needs c ≥ 15.",
     "Bottleneck: exactly max(m², 2im+1) paths, m the zone size. The seed's bound is too low: 428 "
     "at c = 30, where 441 paths share a link.",
-    "Shortest paths are not unique, as the seed says they are: three hops also lead through a "
-    "third zone. Its dissemination paths are, and load the busiest link less.",
+    "The seed calls the shortest path between two nodes unique. It is not: three hops also lead "
+    "through a third zone. Dissemination paths are, and they load the busiest link less "
+    "(bottleneck) than shortest paths shared evenly (bottleneck any path).",
     "Bisection: at least λ₂N/4 (second eigenvalue of the Laplacian), at most the cut between two "
     "halves in node order (zones; branches of the tree). The extract prints Ω(N^1/3) for the "
     "seed's own bound (27N/5)^(4/3)/81, which is Ω(N^4/3).",

@@ -2,8 +2,8 @@
 
 The receiver process listens four times: swell and bare, each plain and with TLS. The sender
 process does one trial per request. In both variants the sender writes one batch of frames per
-loop tick and waits while the transport holds bytes that the kernel did not take, so that every
-write stays as large as asked for. The receiver answers once when everything has arrived.
+loop tick, and rests while its transport holds bytes that the kernel did not take: so every write
+is as large as asked for, and there are equally many. The receiver answers once, in the end.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ import uvloop
 from swell.runtime.logs import configure_logging
 from swell.runtime.security import TlsMaterial, create_cluster, issue
 from swell.runtime.world import RuntimeWorld
-from swell.wire.codec import HEADER_BYTES, TYPE_OFFSET, frame
-from swell.wire.frames import LENGTH_BYTES
+from swell.wire.codec import FLAGS_OFFSET, HEADER_BYTES, TYPE_OFFSET, frame
 from swell.world import Address, Link, Plane
 
 FRAME_BYTES = 200
+HELD_PAUSE_S = 0.001
+"""Rest of a sender whose transport holds bytes; the kernel's buffers last longer than that."""
 HOST = "127.0.0.1"
 TRIAL_S_MAX = 30.0
 
 _DATA = Plane.DATA
 _PAYLOAD, _LAST, _COUNTED = 250, 251, 252
 _FRAME = frame(_PAYLOAD, b"x" * (FRAME_BYTES - HEADER_BYTES))
-_LENGTH = FRAME_BYTES - LENGTH_BYTES
-_header_of = Struct(">IBB").unpack_from
 _number = Struct(">Q")
 
 Ports = dict[tuple[str, bool], int]
@@ -121,39 +120,39 @@ class CountingNode:
         self._handlers[frame[TYPE_OFFSET]](link, frame)
 
     def on_payload(self, link: Link, frame: bytes) -> None:
-        length, _, flags = _header_of(frame)
-        if flags or length != _LENGTH:
+        if frame[FLAGS_OFFSET]:
             self.on_unknown(link, frame)
         self._frames += 1
 
     def on_last(self, link: Link, data: bytes) -> None:
-        link.send(frame(_COUNTED, self._frames.to_bytes(8, "big")))
+        link.send(frame(_COUNTED, _number.pack(self._frames)))
 
     def on_unknown(self, link: Link, frame: bytes) -> None:
         raise AssertionError("a frame that was never sent")
 
 
 class BareReceiver(asyncio.Protocol):
-    """Counts bytes; the first eight say how many to expect."""
-
-    def __init__(self) -> None:
-        self._missing = 0
+    """Counts bytes; the first eight say how many will come."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._expected = self._counted = 0
 
     def data_received(self, data: bytes) -> None:
-        if not self._missing:
-            self._total = _number.unpack_from(data)[0]
-            self._missing = self._total + _number.size
-        self._missing -= len(data)
-        if not self._missing:
-            self._transport.write(_number.pack(self._total))
+        self._counted += len(data)
+        if self._counted >= self._expected:
+            self._on_threshold(data)
+
+    def _on_threshold(self, data: bytes) -> None:
+        if not self._expected:
+            self._expected = _number.unpack_from(data)[0] + _number.size
+        if self._counted == self._expected:
+            self._transport.write(_number.pack(self._counted - _number.size))
 
 
 def _receiver_process(parent: Connection, directory: Path) -> None:
     configure_logging("warning")
-    #_pin(0)
+    _pin(0)
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -176,16 +175,44 @@ def _receiver_process(parent: Connection, directory: Path) -> None:
 # The sender.
 
 
-class SwellSender:
-    """A node that pumps frames into one link, one batch per tick."""
+class Sender:
+    """One write per loop tick, as long as the kernel takes them; the same for both variants."""
 
     def __init__(self, trial: Trial, loop: asyncio.AbstractEventLoop) -> None:
         self.up: asyncio.Future[None] = loop.create_future()
         self.counted: asyncio.Future[int] = loop.create_future()
-        self._loop = loop
-        self._batch = range(trial.batch)
-        self._left = trial.writes
         self.expected = trial.writes * trial.batch
+        """What the receiver must have counted in the end."""
+        self._loop = loop
+        self._left = trial.writes
+
+    def pump(self) -> None:
+        if not self.held_bytes():
+            self.write()
+            self._left -= 1
+            if self._left:
+                self._loop.call_soon(self.pump)
+            else:
+                self._loop.call_soon(self.finish)
+        else:
+            self._loop.call_later(HELD_PAUSE_S, self.pump)
+
+    def held_bytes(self) -> int:
+        raise NotImplementedError
+
+    def write(self) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """After the last write: nothing to say, unless the receiver cannot know."""
+
+
+class SwellSender(Sender):
+    """A node that sends its batches on one link."""
+
+    def __init__(self, trial: Trial, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(trial, loop)
+        self._batch = range(trial.batch)
         self._link: Link
 
     def on_link_up(self, link: Link) -> None:
@@ -200,30 +227,26 @@ class SwellSender:
     def stop(self) -> None: ...
 
     def on_frame(self, link: Link, frame: bytes) -> None:
-        assert frame[TYPE_OFFSET] == _COUNTED
-        self.counted.set_result(int.from_bytes(frame[HEADER_BYTES:], "big"))
+        self.counted.set_result(_number.unpack_from(frame, HEADER_BYTES)[0])
 
-    def pump(self) -> None:
+    def held_bytes(self) -> int:
+        return self._link.queued_bytes
+
+    def write(self) -> None:
         link = self._link
-        if not link.queued_bytes:
-            for _ in self._batch:
-                link.send(_FRAME, _DATA)
-            self._left -= 1
-            if not self._left:
-                self._loop.call_soon(link.send, frame(_LAST, b""), _DATA)
-                return
-        self._loop.call_soon(self.pump)
+        for _ in self._batch:
+            link.send(_FRAME, _DATA)
+
+    def finish(self) -> None:
+        self._link.send(frame(_LAST, b""), _DATA)
 
 
-class BareSender(asyncio.Protocol):
+class BareSender(Sender, asyncio.Protocol):
     """The same on a bare transport."""
 
     def __init__(self, trial: Trial, loop: asyncio.AbstractEventLoop) -> None:
-        self.up: asyncio.Future[None] = loop.create_future()
-        self.counted: asyncio.Future[int] = loop.create_future()
-        self._loop = loop
+        super().__init__(trial, loop)
         self._chunk = _FRAME * trial.batch
-        self._left = trial.writes
         self.expected = len(self._chunk) * trial.writes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -234,30 +257,27 @@ class BareSender(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.counted.set_result(_number.unpack(data)[0])
 
-    def pump(self) -> None:
-        transport = self._transport
-        if not transport.get_write_buffer_size():
-            transport.write(self._chunk)
-            self._left -= 1
-            if not self._left:
-                return
-        self._loop.call_soon(self.pump)
+    def held_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def write(self) -> None:
+        self._transport.write(self._chunk)
 
 
 def _sender_process(parent: Connection, directory: Path) -> None:
     configure_logging("warning")
-    #_pin(1)
+    _pin(1)
     ports: Ports = parent.recv()
     material = TlsMaterial(directory / "sender")
     contexts = {False: None, True: material.client_context()}
 
-    async def measure(sender: SwellSender | BareSender, trial: Trial) -> Outcome:
+    async def measure(sender: SwellSender | BareSender) -> Outcome:
         await sender.up
         calls, began_s = _write_calls(), time.perf_counter()
         sender.pump()
         counted = await sender.counted
         seconds = time.perf_counter() - began_s
-        assert counted == sender.expected
+        assert counted == sender.expected, f"{counted} arrived, {sender.expected} were sent"
         return Outcome(seconds, _write_calls() - calls)
 
     async def swell(trial: Trial) -> Outcome:
@@ -266,7 +286,7 @@ def _sender_process(parent: Connection, directory: Path) -> None:
         sender = SwellSender(trial, world.loop)
         world.start(sender)
         link = world.dial(Address(HOST, ports["swell", trial.tls]))
-        outcome = await measure(sender, trial)
+        outcome = await measure(sender)
         link.close()
         await world.stop()
         return outcome
@@ -277,7 +297,7 @@ def _sender_process(parent: Connection, directory: Path) -> None:
         transport, sender = await loop.create_connection(
             lambda: BareSender(trial, loop), HOST, ports["bare", trial.tls], ssl=context
         )
-        outcome = await measure(sender, trial)
+        outcome = await measure(sender)
         transport.abort()
         return outcome
 

@@ -101,13 +101,24 @@ class Gossiping:
         first = (record.rumour(),) if record is not None and accused else ()
         if not first and not self._queue:
             return NO_RUMOURS, []
-        entries = self._queue.pick(self._settings.frame_bytes_max)
-        return bundle(entries, first), entries
+        entries = self._queue.pick(member, self._settings.frame_bytes_max)
+        return (bundle(entries, first) if first or entries else NO_RUMOURS), entries
 
-    def passed_on(self, entries: list[Entry]) -> None:
+    def passed_on(self, entries: list[Entry], member: int) -> None:
         if entries:
-            limit = retransmit_limit(self._settings.retransmit_multiplier, len(self._roster.living))
-            self._queue.passed_on(entries, limit)
+            self._queue.passed_on(entries, member, self._limit())
+
+    def echo_member(self, rumour: MemberRumour, sender: int) -> None:
+        """`sender` told us: it need not hear it from us."""
+        if self._queue:
+            self._queue.echo(rumour, (rumour.contact.id, ""), sender)
+
+    def echo_attribute(self, rumour: AttributeRumour, sender: int) -> None:
+        if self._queue:
+            self._queue.echo(rumour, (rumour.member, rumour.key), sender)
+
+    def _limit(self) -> int:
+        return retransmit_limit(self._settings.retransmit_multiplier, len(self._roster.living))
 
     def _arm(self) -> None:
         if self._timer is None:
@@ -120,11 +131,10 @@ class Gossiping:
         peers = self._roster.peers
         fanout = min(len(peers), self._settings.gossip_fanout)
         for member in self._world.rng.sample(peers, fanout):
-            if not self._queue:
-                break
             rumours, entries = self.piggyback(member)
-            if self._carrier.send(member, codec.encode(Gossip(rumours))):
-                self.passed_on(entries)
+            if entries and self._carrier.send(member, codec.encode(Gossip(rumours))):
+                self.passed_on(entries, member)
+        self._queue.tick(peers, self._limit())
         if self._queue and peers:
             self._arm()
 

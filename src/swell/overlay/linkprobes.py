@@ -72,7 +72,7 @@ class LinkProbes:
         if not links:
             return
         self._sequence += 1
-        ping = LinkPing(self._sequence, self._coordinate(), self._gaps(), self._interest())
+        gaps, interest = self._gaps(), self._interest()
         for link in links:
             if stalled_s:
                 link.heard_at = min(now, link.heard_at + stalled_s)
@@ -80,26 +80,37 @@ class LinkProbes:
             if overdue or now - link.heard_at > self._settings.link_silence_s:
                 self._counters["link-silent"] += 1
                 self._on_silent(link)
-                continue
-            if len(link.ping_sent) < _OUTSTANDING_MAX:
-                link.ping_sent[self._sequence] = now
-            link.session.send(ping)
+            elif link.session.link.dialed:
+                if len(link.ping_sent) < _OUTSTANDING_MAX:
+                    link.ping_sent[self._sequence] = now
+                link.session.send(
+                    LinkPing(self._sequence, self._coordinate(), gaps, interest, link.rtt_s)
+                )
 
     def on_ping(self, session: Session, message: LinkPing) -> None:
         link = self._zonelinks.find(session)
         if link is None:
             return
-        link.heard_at = self._world.now()
-        session.send(LinkPong(message.sequence, self._coordinate()))
-        self._zonelinks.set_gaps(link, message.gaps)
-        self._on_interest(session, message.interest)
+        session.send(
+            LinkPong(message.sequence, self._coordinate(), self._gaps(), self._interest())
+        )
+        self._hear(link, message.gaps, message.interest)
+        if message.rtt_s > 0.0:
+            self._on_rtt(session.peer.id, message.coordinate, message.rtt_s)
 
     def on_pong(self, session: Session, message: LinkPong) -> None:
         link = self._zonelinks.find(session)
         if link is None:
             return
-        now = link.heard_at = self._world.now()
+        self._hear(link, message.gaps, message.interest)
         sent_at = link.ping_sent.pop(message.sequence, None)
         if sent_at is not None:
-            link.ping_sent = {k: v for k, v in link.ping_sent.items() if k > message.sequence}
-            self._on_rtt(session.peer.id, message.coordinate, now - sent_at)
+            link.rtt_s = link.heard_at - sent_at
+            if link.ping_sent:
+                link.ping_sent = {k: v for k, v in link.ping_sent.items() if k > message.sequence}
+            self._on_rtt(session.peer.id, message.coordinate, link.rtt_s)
+
+    def _hear(self, link: ZoneLink, gaps: tuple[int, ...], interest: tuple[int, int]) -> None:
+        link.heard_at = self._world.now()
+        self._zonelinks.set_gaps(link, gaps)
+        self._on_interest(link.session, interest)

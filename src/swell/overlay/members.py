@@ -180,6 +180,10 @@ class Members:
         self._gossip.spread_member(self._roster.records[self.me.id].rumour())
         self._probing.start()
         self._arm_exchange()
+        # A link that came up before we took part was no occasion to exchange views.
+        view = self._view(is_reply=False)
+        for member in self._roster.peers:
+            self._carrier.send(member, view)
 
     def stop(self) -> None:
         """Say goodbye to everybody and fall silent."""
@@ -224,7 +228,7 @@ class Members:
         rumours, entries = self._gossip.piggyback(member)
         sent = self._carrier.send(member, codec.encode(Ping(sequence, rumours)))
         if sent:
-            self._gossip.passed_on(entries)
+            self._gossip.passed_on(entries, member)
         return sent
 
     def send(self, member: int, frame: bytes) -> bool:
@@ -244,7 +248,7 @@ class Members:
         rumours, entries = self._gossip.piggyback(sender)
         ack = Ack(ping.sequence, self._coordinate(), rumours)
         if self._carrier.send(sender, codec.encode(ack)):
-            self._gossip.passed_on(entries)
+            self._gossip.passed_on(entries, sender)
         if self._roster.get(sender) is None:
             # We have forgotten it, it has not forgotten us.
             self._send_view(sender, is_reply=False)
@@ -261,8 +265,10 @@ class Members:
     def _hear_all(self, rumours: Rumours, sender: int) -> None:
         for rumour in rumours.members:
             self._hear(rumour, sender)
+            self._gossip.echo_member(rumour, sender)
         for attribute in rumours.attributes:
             self._hear_attribute(attribute, sender)
+            self._gossip.echo_attribute(attribute, sender)
 
     def _hear(self, rumour: MemberRumour, sender: int, spread: bool = True) -> None:
         contact = rumour.contact
@@ -421,11 +427,14 @@ class Members:
         if self._roster.peers:
             self._send_view(self._world.rng.choice(self._roster.peers), is_reply=False)
 
-    def _send_view(self, member: int, is_reply: bool) -> None:
+    def _view(self, is_reply: bool) -> bytes:
         view = tuple(record.rumour() for record in self._roster.records.values())
         digests = (self._attributes.digest(member) for member in self._roster.living)
         held = tuple(digest for digest in digests if digest is not None)
-        self._carrier.send(member, codec.encode(PushPull(view, held, is_reply)))
+        return codec.encode(PushPull(view, held, is_reply))
+
+    def _send_view(self, member: int, is_reply: bool) -> None:
+        self._carrier.send(member, self._view(is_reply))
 
     def _on_push_pull(self, sender: int, view: PushPull) -> None:
         for rumour in view.members:
@@ -437,8 +446,9 @@ class Members:
                 if self._roster.get(rumour.contact.id) is None:
                     continue
             self._hear(rumour, sender)
+            self._gossip.echo_member(rumour, sender)
         for digest in view.digests:
-            if digest.member == sender:
+            if digest.member == sender and self.is_alive(sender):
                 for key in self._attributes.settle(digest):
                     self._listener.on_attribute(sender, key, b"")
         if not view.is_reply:

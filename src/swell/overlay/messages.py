@@ -69,18 +69,23 @@ class Adopted(Message, frozen=True):
 
 @message(36)
 class LinkPing(Message, frozen=True):
-    """Keeps a link between zones honest. `gaps`: zones that the sender's zone has lost."""
+    """The dialling side keeps a link between zones honest. `gaps`: zones that the sender's zone
+    has lost; `interest`: the version of its aggregate; `rtt_s`: what the last ping took, or 0, so
+    that the other side learns from it too."""
 
     sequence: int
     coordinate: Coordinate | None
-    gaps: tuple[int, ...] = ()
-    interest: tuple[int, int] = (0, 0)
+    gaps: tuple[int, ...]
+    interest: tuple[int, int]
+    rtt_s: float
 
 
 @message(37)
 class LinkPong(Message, frozen=True):
     sequence: int
     coordinate: Coordinate | None
+    gaps: tuple[int, ...]
+    interest: tuple[int, int]
 
 
 @message(38)

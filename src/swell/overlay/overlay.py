@@ -68,6 +68,7 @@ class Overlay:
         self._settings = settings
         self._counters = counters
         self._clique_timer: Timer | None = None
+        self._zones: tuple[View, object, list[int]] | None = None
         self._ring: tuple[tuple[int, int, int], TwoLevelRing] | None = None
         self.coordinates = CoordinateClient(settings.coordinates, world.rng)
         self.clique = Clique(world, settings.overlay, me, sessions, self, counters)
@@ -155,10 +156,13 @@ class Overlay:
 
     def other_zones(self) -> list[int]:
         """All zones but this one: those of the view, and those linked to before the view came."""
-        zones = dict.fromkeys(info.id for info in self.view.zones)
-        zones.update(dict.fromkeys(self.zonelinks.holders))
-        zones.pop(self.me.zone, None)
-        return list(zones)
+        holders = self.zonelinks.holders
+        if self._zones is None or self._zones[0] is not self.view or self._zones[1] is not holders:
+            zones = dict.fromkeys(info.id for info in self.view.zones)
+            zones.update(dict.fromkeys(holders))
+            zones.pop(self.me.zone, None)
+            self._zones = (self.view, holders, list(zones))
+        return self._zones[2]
 
     def coordinate(self) -> Coordinate:
         return self.coordinates.coordinate

@@ -97,8 +97,8 @@ class Probing:
         self._round_timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin the rounds, at a random point of the interval."""
-        self._arm_round(self._settings.probe_interval_s * self._world.rng.random())
+        """Begin the rounds, at a random point of the second interval: links need the first."""
+        self._arm_round(self._settings.probe_interval_s * (1.0 + self._world.rng.random()))
 
     def stop(self) -> None:
         timers = [probe.timer for probe in self._probes.values()]

@@ -76,6 +76,7 @@ class Recovery:
         self._zones = zones
         self._candidates = candidates
         self._counters = counters
+        self._lost: tuple[object, object, tuple[int, ...]] | None = None
         self._missed: dict[int, int] = {}
         self._claims: dict[int, tuple[int, float]] = {}
         self._cache: dict[int, dict[int, Contact]] = {}
@@ -107,8 +108,11 @@ class Recovery:
 
     def lost(self) -> tuple[int, ...]:
         """Zones to which no member of this zone holds a link."""
-        holders = self._zonelinks.holders
-        return tuple(zone for zone in self._zones() if zone not in holders)
+        holders, zones = self._zonelinks.holders, self._zones()
+        if self._lost is None or self._lost[0] is not holders or self._lost[1] is not zones:
+            lost = tuple(zone for zone in zones if zone not in holders)
+            self._lost = (holders, zones, lost)
+        return self._lost[2]
 
     def _arm(self) -> None:
         delay = self._settings.recovery_interval_s * (0.75 + 0.5 * self._world.rng.random())

@@ -1,11 +1,11 @@
 """The queue of rumours that still have to be passed on.
 
 Each rumour leaves a limited number of times, growing with the logarithm of the zone (SWIM,
-section 4.1); what left least often goes first. A newer rumour about the same subject replaces the
-older one.
+section 4.1), never to a member that is known to have it; what left least often goes first. A
+newer rumour about the same subject replaces the older one.
 
 Invariants: one rumour per subject; at most `RUMOURS_MAX`; a rumour counts as passed on only when
-a link took the frame.
+a link took the frame; it is given up after some intervals even if nobody could be reached.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from swell.overlay.membership_messages import AttributeRumour, MemberRumour, Rum
 
 RUMOURS_MAX = 1024
 """Beyond it the rumour that was passed on most often gives way; push/pull repairs the loss."""
+
+TICKS_PER_TRANSMISSION = 5
+"""A rumour with a limit of n transmissions is given up after n times as many gossip intervals."""
 
 Subject = tuple[int, str]
 """A member and an attribute's key; an empty key for the member itself."""
@@ -34,13 +37,16 @@ def retransmit_limit(multiplier: int, members: int) -> int:
 class Entry:
     """A rumour on its way."""
 
-    __slots__ = ("age", "rumour", "sent", "size_bytes", "subject")
+    __slots__ = ("age", "rumour", "sent", "size_bytes", "subject", "ticks", "told")
 
     def __init__(self, subject: Subject, rumour: MemberRumour | AttributeRumour, age: int) -> None:
         self.subject = subject
         self.rumour = rumour
         self.size_bytes = len(_encoder.encode(rumour))
         self.sent = 0
+        self.ticks = 0
+        self.told: set[int] = {subject[0]}
+        """Who has it: those it was sent to or came from, and its subject."""
         self.age = age
 
 
@@ -82,20 +88,35 @@ class RumourQueue:
     def clear(self) -> None:
         self._entries.clear()
 
-    def pick(self, budget_bytes: int) -> list[Entry]:
-        """Entries that fit into a frame together; `passed_on` tells that the frame left."""
+    def echo(self, rumour: MemberRumour | AttributeRumour, subject: Subject, sender: int) -> None:
+        """`sender` told us what we are passing on ourselves."""
+        entry = self._entries.get(subject)
+        if entry is not None and entry.rumour == rumour:
+            entry.told.add(sender)
+
+    def pick(self, receiver: int, budget_bytes: int) -> list[Entry]:
+        """What the receiver may not know and fits into a frame together; `passed_on` tells that
+        the frame left."""
         picked = []
         for entry in sorted(self._entries.values(), key=lambda entry: (entry.sent, entry.age)):
-            if entry.size_bytes <= budget_bytes:
+            if entry.size_bytes <= budget_bytes and receiver not in entry.told:
                 budget_bytes -= entry.size_bytes
                 picked.append(entry)
         return picked
 
-    def passed_on(self, entries: list[Entry], limit: int) -> None:
+    def passed_on(self, entries: list[Entry], receiver: int, limit: int) -> None:
         """Count one transmission of each; drop those that were sent often enough."""
         for entry in entries:
             entry.sent += 1
+            entry.told.add(receiver)
             if entry.sent >= limit and self._entries.get(entry.subject) is entry:
+                del self._entries[entry.subject]
+
+    def tick(self, peers: list[int], limit: int) -> None:
+        """A gossip interval passed: drop what everybody has, or cannot be reached for."""
+        for entry in list(self._entries.values()):
+            entry.ticks += 1
+            if entry.ticks > TICKS_PER_TRANSMISSION * limit or entry.told.issuperset(peers):
                 del self._entries[entry.subject]
 
 

@@ -46,6 +46,7 @@ class ZoneLink:
         "leased_until",
         "opened_at",
         "ping_sent",
+        "rtt_s",
         "session",
         "used",
         "why",
@@ -59,6 +60,7 @@ class ZoneLink:
         self.used = 0
         self.gaps: tuple[int, ...] = ()
         self.ping_sent: dict[int, float] = {}
+        self.rtt_s = 0.0
         self.leased_until = 0.0
         self.draining: dict[int, None] | None = None
         self.drained_at = 0.0

@@ -29,7 +29,8 @@ TRANSPORT_BYTES_MAX = 64 * 1024
 """High-water mark of the transport below us, plain and TLS alike."""
 
 WRITE_BYTES_MAX = 2 * TRANSPORT_BYTES_MAX
-"""More than this is written in steps, until the transport is full: the rest stays in our queues."""
+"""More control than this is written in steps, until the transport is full. The data plane's own
+mark bounds what it adds to a write."""
 
 _DATA = Plane.DATA
 
@@ -50,6 +51,8 @@ class RuntimeLink(asyncio.Protocol):
 
     __slots__ = (
         "_announced",
+        "_blocked",
+        "_call_soon",
         "_control",
         "_control_bytes",
         "_control_bytes_max",
@@ -63,13 +66,14 @@ class RuntimeLink(asyncio.Protocol):
         "_loop",
         "_on_frame",
         "_opening",
-        "_paused",
         "_refused",
+        "_settling",
         "_silent",
         "_splitter",
         "_state",
         "_transport",
         "_world",
+        "_write",
         "address",
         "dialed",
         "peer",
@@ -103,10 +107,15 @@ class RuntimeLink(asyncio.Protocol):
         # 0 while the link is not up, so that `send` needs one comparison only.
         self._control_bytes_max = 0
         self._data_bytes_max = 0
+        self._call_soon = world.loop.call_soon
         self._flush_scheduled = False
-        self._paused = False
+        # No transport, or one that is full: frames wait here.
+        self._blocked = True
+        self._write: Callable[[bytes], None]
         # A `send` was refused, so an `on_writable` is owed.
         self._refused = False
+        # Refused or draining: there is more to do after a flush.
+        self._settling = False
 
     def __repr__(self) -> str:
         direction = "to" if self.dialed else "from"
@@ -133,7 +142,7 @@ class RuntimeLink(asyncio.Protocol):
             self._control.append(frame)
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._call_soon(self._flush)
         return True
 
     def close(self, drain: bool = False, reason: str = "") -> None:
@@ -143,6 +152,7 @@ class RuntimeLink(asyncio.Protocol):
         self._announced = False
         if drain and self._state is _UP:
             self._state = State.DRAINING
+            self._settling = True
             self._control_bytes_max = self._data_bytes_max = 0
             self._set_deadline(self._world.deadlines.drain_s, self._expire_drain)
             self._schedule_flush()
@@ -172,6 +182,8 @@ class RuntimeLink(asyncio.Protocol):
             if self._identity and self.peer != self._identity:
                 self._break(WireError("wrong-identity", f"expected {self._identity}"))
                 return
+        self._write = transport.write
+        self._blocked = False
         transport.write(MAGIC)
         self._set_deadline(self._world.deadlines.first_frame_s, self._expire_first_frame)
 
@@ -232,77 +244,72 @@ class RuntimeLink(asyncio.Protocol):
     # Sending.
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self._blocked = True
 
     def resume_writing(self) -> None:
-        self._paused = False
+        self._blocked = self._state is State.ENDED
         self._schedule_flush()
 
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._call_soon(self._flush)
 
     def _flush(self) -> None:
         """Write what was queued since the last tick, control first; an event of its own."""
         self._flush_scheduled = False
-        transport = self._transport
-        if self._paused or transport is None:
+        if self._blocked:
             return
-        if self._control_bytes + self._data_bytes > WRITE_BYTES_MAX:
-            self._flush_in_steps(transport)
-        else:
-            frames = self._control
-            if frames:
-                self._control = []
-                self._control_bytes = 0
-                if self._data:
-                    frames += self._data
-                    self._data = []
-                    self._data_bytes = 0
-            else:
-                frames = self._data
-                self._data = []
-                self._data_bytes = 0
-            if frames:
-                transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
-        if self._refused:
-            self._offer_room()
-        elif self._state is State.DRAINING and not self._control and not self._data:
-            self._finish_drain(transport)
+        data = self._data
+        if self._control:
+            self._flush_both()
+        elif len(data) == 1:
+            self._data_bytes = 0
+            self._write(data.pop())
+        elif data:
+            self._data_bytes = 0
+            self._data = []
+            self._write(b"".join(data))
+        if self._settling:
+            self._settle()
 
-    def _flush_in_steps(self, transport: asyncio.Transport) -> None:
-        while not self._paused and (self._control or self._data):
-            if self._control:
-                step, size = _take(self._control, TRANSPORT_BYTES_MAX)
-                self._control_bytes -= size
-            else:
-                step, size = _take(self._data, TRANSPORT_BYTES_MAX)
-                self._data_bytes -= size
-            transport.write(step)
+    def _flush_both(self) -> None:
+        """Control, then data; much of it in steps, until the transport is full."""
+        while self._control_bytes > WRITE_BYTES_MAX and not self._blocked:
+            step, size = _take(self._control, TRANSPORT_BYTES_MAX)
+            self._control_bytes -= size
+            self._write(step)
+        if not self._blocked:
+            frames = self._control
+            frames += self._data
+            self._control = []
+            self._data = []
+            self._control_bytes = self._data_bytes = 0
+            self._write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def _refuse_frame(self, reason: str) -> bool:
         if self._state is _UP:
-            self._refused = True
+            self._refused = self._settling = True
             self._world.counters[reason] += 1
         return False
 
-    def _offer_room(self) -> None:
-        """After a refusal, say so once when both queues are at most half full."""
-        roomy = (
-            self._control_bytes * 2 <= QUEUE_BYTES_MAX_CONTROL
-            and self._data_bytes * 2 <= QUEUE_BYTES_MAX_DATA
-        )
-        if roomy:
-            self._refused = False
-            if self._state is _UP:
-                self._world.guard(self._world.node.on_writable, self)
+    def _settle(self) -> None:
+        """After a flush: offer room to a sender that was refused, or go on with a drain."""
+        if self._state is State.DRAINING:
+            if not self._control and not self._data:
+                self._finish_drain()
+        elif self._refused and self._control_bytes * 2 <= QUEUE_BYTES_MAX_CONTROL:
+            self._refused = self._settling = False
+            self._world.guard(self._world.node.on_writable, self)
 
     # Ending.
 
-    def _finish_drain(self, transport: asyncio.Transport) -> None:
+    def _finish_drain(self) -> None:
         """Say that we are done, then read on until the peer closes: closing a socket with unread
         bytes would reset the connection and could destroy what the peer has not read yet."""
+        self._settling = False
+        transport = self._transport
+        assert transport is not None
         if transport.can_write_eof():
             transport.write_eof()
         else:
@@ -322,7 +329,8 @@ class RuntimeLink(asyncio.Protocol):
         self._control_bytes = self._data_bytes = 0
         self._control.clear()
         self._data.clear()
-        self._refused = False
+        self._refused = self._settling = False
+        self._blocked = True
         self._clear_deadline()
         if self._transport is not None:
             self._transport.abort()

@@ -80,6 +80,8 @@ class SimDisk:
     # -- swell.world.Disk ----------------------------------------------------------------------
 
     def append(self, file: str, data: bytes) -> None:
+        if self._world is None:
+            return
         entry = self._files.setdefault(file, SimFile())
         if self.full or entry.refused:
             entry.refused = True

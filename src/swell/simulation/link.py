@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from swell.simulation.network import Network
     from swell.simulation.world import SimWorld
 
+_FRAME = int(Kind.FRAME)
+
 
 class SimLink(Outgoing):
     """The end of a connection that belongs to `world`; `other` is the opposite end."""
@@ -58,7 +60,7 @@ class SimLink(Outgoing):
             self._arrive_slowly(frame)
             return
         simulation = self.simulation
-        simulation.trace.note(simulation.time_s, world.process, Kind.FRAME, frame, self)
+        simulation.trace.note(simulation.time_s, world.process, _FRAME, frame, self)
         try:
             world.node.on_frame(self, frame)
         except WireError as error:
@@ -84,7 +86,7 @@ class SimLink(Outgoing):
         if self.state != UP:
             return
         simulation = self.simulation
-        simulation.trace.note(simulation.time_s, self.world.process, Kind.FRAME, frame, self)
+        simulation.trace.note(simulation.time_s, self.world.process, _FRAME, frame, self)
         try:
             self.world.node.on_frame(self, frame)
         except WireError as error:
@@ -199,7 +201,7 @@ class SimLink(Outgoing):
                 self._start_unacked()
 
     def discard(self) -> None:
-        """An accepted end that was never announced."""
+        """An end that its node never heard of, or that has no node any more."""
         if self.state != CLOSED:
             self._leave()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from swell.simulation.link import SimLink
 from swell.simulation.outgoing import CLOSED, OPENING, UP, Outgoing
-from swell.simulation.world import HELD
+from swell.simulation.world import DEAD, HELD
 from swell.wire.limits import HANDSHAKE_S_MAX
 from swell.world import Address
 
@@ -171,6 +171,9 @@ class Network:
         accepting side hears of it."""
         link = SimLink(self, world, address, dialed=True)
         link.identity = identity
+        if world.gate == DEAD:
+            link.discard()
+            return link
         self.set_path(link)
         time_s = self.simulation.time_s
         self.simulation.push(time_s + 3 * self._jittered(link.latency_s), self._knock, link)

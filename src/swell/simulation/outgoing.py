@@ -206,11 +206,13 @@ class Outgoing:
         self._uncount(len(data))
         other = self.other
         if other is None or other.state == CLOSED:
+            if self.orphan and self.state == UP:
+                self._notice_orphan()
             return
         if plane == _FAREWELL:
             self._push(other.end, data.decode())
         else:
-            self._push(other.arrive, data)
+            self._push(self._deliver, data)
 
     def _drop_backlog(self) -> None:
         if self._backlog:

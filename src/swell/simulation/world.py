@@ -28,6 +28,8 @@ OPEN, SLOW, HELD, DEAD = range(4)
 
 OFFLOAD_S_MAX = 0.001
 
+_TIMER = int(Kind.TIMER)
+
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
@@ -88,7 +90,7 @@ def _run_timer(timer: SimTimer) -> None:
         return
     timer.action = None
     simulation = timer.world.simulation
-    simulation.trace.note(simulation.time_s, timer.world.process, Kind.TIMER, b"", None)
+    simulation.trace.note(simulation.time_s, timer.world.process, _TIMER, b"", None)
     action()
 
 

@@ -14,7 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, iter_unpack
 
 from swell.errors import WireError
 from swell.wire.limits import FRAME_BYTES_MAX, MAGIC
@@ -22,6 +22,9 @@ from swell.wire.limits import FRAME_BYTES_MAX, MAGIC
 LENGTH_BYTES = 4
 LENGTH_MIN = 2
 """The type and flags octets; a body may be empty."""
+
+RUN_FRAMES_MIN = 8
+"""Fewer frames in one piece are cut one by one."""
 
 _length_at = Struct(">I").unpack_from
 
@@ -49,7 +52,8 @@ class FrameSplitter:
         """Take the next piece of the stream and return the frames it completed, oldest first."""
         if self._partial or not self.greeted or self.error is not None:
             return self._resume(data)
-        return self._split(data, 0, [])
+        frames: list[bytes] = []
+        return self._split(data, _cut_run(data, frames), frames)
 
     def _split(self, data: bytes, position: int, frames: list[bytes]) -> list[bytes]:
         """Cut `data` from `position`, where a frame begins; keep what is not whole."""
@@ -111,3 +115,24 @@ class FrameSplitter:
     def _forget_partial(self) -> None:
         self._partial = bytearray()
         self._missing = 0
+
+
+def _cut_run(data: bytes, frames: list[bytes]) -> int:
+    """If `data` is a run of frames of one length, cut them all at once; where to go on.
+
+    The frames of a busy link often have one length. Whether all length words of the piece are
+    equal is seen from four strided slices, and the cutting is then one call instead of a loop.
+    """
+    if len(data) < LENGTH_BYTES:
+        return 0
+    (length,) = _length_at(data, 0)
+    count = len(data) // (LENGTH_BYTES + length)
+    if count < RUN_FRAMES_MIN or length < LENGTH_MIN:
+        return 0
+    size = LENGTH_BYTES + length
+    end = count * size
+    for index in (3, 2, 1, 0):
+        if data[index:end:size].count(data[index]) != count:
+            return 0
+    frames += [cut for (cut,) in iter_unpack(f"{size}s", memoryview(data)[:end])]
+    return end
