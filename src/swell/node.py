@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 
 import msgspec
 
@@ -58,6 +59,7 @@ class Node:
         self.refusal: JoinRefused | None = None
         self._report_timer: Timer | None = None
         self._moving = False
+        self._sequence = count(1)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
         self.service: DirectoryService | None = None
         settings = config.settings
@@ -105,6 +107,7 @@ class Node:
             self.sessions,
             self.directory.candidates,
             self.counters,
+            self._sequence,
             self.config.bugs,
         )
         self.overlay = overlay
@@ -164,6 +167,8 @@ class Node:
             return
         if reply.view is not None:
             overlay.set_view(reply.view)
+        for stranger in reply.strangers:
+            overlay.clique.meet(stranger)
         if reply.retire:
             overlay.members.set_attribute(RETIRE, b"1", urgent=True)
             self._move_later()

@@ -14,7 +14,6 @@ from swell.errors import WireError
 from swell.overlay.attributes import KEYS_MAX, AttributeLimitError, Attributes
 from swell.overlay.awareness import Awareness
 from swell.overlay.contact import Contact
-from swell.overlay.members import push_pull_interval_s
 from swell.overlay.membership_messages import (
     ATTRIBUTE_VALUE_BYTES_MAX,
     AttributeRumour,
@@ -24,6 +23,7 @@ from swell.overlay.membership_messages import (
     Rumours,
     State,
 )
+from swell.overlay.push_pull import push_pull_interval_s
 from swell.overlay.roster import GRAVES_MAX, Record, Roster, supersedes
 from swell.overlay.rumours import RUMOURS_MAX, RumourQueue, bundle, retransmit_limit
 from swell.overlay.suspicion import expected_confirmations, suspicion_timeout_s

@@ -163,6 +163,23 @@ def test_healing_ends_everything() -> None:
     assert pair.process_b.starts == 2
 
 
+def test_a_disk_error_that_comes_to_light_after_the_healing_does_not_keep_the_node_down() -> None:
+    pair = Pair()
+    disk = pair.process_a.disk
+    begin(DiskFull(("a",)), pair)
+    disk.append("log", b"refused")
+    pair.simulation.heal()
+    node = pair.a
+    disk.sync("log", lambda error: node.world.halt("sync failed"))
+    pair.simulation.run_for(0.5)
+    assert pair.process_a.ended == "sync failed"
+    pair.simulation.run_for(1.0)
+    assert pair.process_a.starts == 2
+    pair.a.world.halt("of its own")
+    pair.simulation.run_for(10.0)
+    assert not pair.process_a.alive
+
+
 def test_every_kind_occurs_in_at_least_a_twentieth_of_the_seeds() -> None:
     seeds = 300
     seen: Counter[str] = Counter()

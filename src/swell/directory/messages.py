@@ -85,7 +85,10 @@ class ZoneReport(Message, frozen=True):
 
 @message(56)
 class ReportReply(Message, frozen=True):
-    """The view, if it is newer; `retire`: the zone is too small to last, its members move."""
+    """The view, if it is newer; `strangers`: members of the zone that others have seen alive and
+    the report did not name (after a partition); `retire`: the zone is too small to last, its
+    members move."""
 
     view: View | None
+    strangers: tuple[Contact, ...]
     retire: bool

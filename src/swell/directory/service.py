@@ -272,7 +272,13 @@ class DirectoryService:
             self._change(Up(tuple(back)))
         view = self.state.view()
         newer = view if view.epoch > report.view_epoch else None
-        session.send(ReportReply(newer, self._should_retire(report.zone)))
+        strangers = self._strangers(report)
+        session.send(ReportReply(newer, strangers, self._should_retire(report.zone)))
+
+    def _strangers(self, report: ZoneReport) -> tuple[Contact, ...]:
+        named = dict(report.members)
+        zone = self.state.zones.get(report.zone)
+        return tuple(contact for contact in (zone.up() if zone else ()) if contact.id not in named)
 
     def _should_retire(self, zone: int) -> bool:
         """A zone far below half its size moves its members, if its pool has room for them."""

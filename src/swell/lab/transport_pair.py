@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import ssl
 import time
 from collections.abc import Callable
@@ -152,7 +151,6 @@ class BareReceiver(asyncio.Protocol):
 
 def _receiver_process(parent: Connection, directory: Path) -> None:
     configure_logging("warning")
-    _pin(0)
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -266,7 +264,6 @@ class BareSender(Sender, asyncio.Protocol):
 
 def _sender_process(parent: Connection, directory: Path) -> None:
     configure_logging("warning")
-    _pin(1)
     ports: Ports = parent.recv()
     material = TlsMaterial(directory / "sender")
     contexts = {False: None, True: material.client_context()}
@@ -306,12 +303,6 @@ def _sender_process(parent: Connection, directory: Path) -> None:
             trial: Trial = parent.recv()
             kind = swell if trial.variant == "swell" else bare
             parent.send(runner.run(asyncio.wait_for(kind(trial), TRIAL_S_MAX)))
-
-
-def _pin(number: int) -> None:
-    """Stay on one processor, so that no trial is moved about by the scheduler."""
-    processors = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {processors[number % len(processors)]})
 
 
 def _write_calls() -> int:

@@ -54,9 +54,14 @@ class Clique:
         if contact.id in self.up or (known == contact and contact.id in self._dialing):
             return
         if self._me.id > contact.id:
-            self._dial(contact.id)
+            self._dial(contact)
         else:
             self._retry_later(contact.id)
+
+    def meet(self, contact: Contact) -> None:
+        """`contact` may be a member that this node has lost sight of: try once to reach it."""
+        if contact.id not in self._wanted and contact.id != self._me.id:
+            self._dial(contact)
 
     def drop(self, member: int) -> None:
         """`member` is dead or gone: forget it."""
@@ -129,11 +134,10 @@ class Clique:
                 return member
         return None
 
-    def _dial(self, member: int) -> None:
-        contact = self._wanted.get(member)
-        if contact is None or member in self.up or member in self._dialing:
+    def _dial(self, contact: Contact) -> None:
+        if contact.id in self.up or contact.id in self._dialing:
             return
-        self._dialing[member] = self._sessions.open(
+        self._dialing[contact.id] = self._sessions.open(
             contact.address, contact.name, LinkKind.CLIQUE, self
         )
 
@@ -146,6 +150,8 @@ class Clique:
 
         def retry() -> None:
             self._retries.pop(member, None)
-            self._dial(member)
+            contact = self._wanted.get(member)
+            if contact is not None:
+                self._dial(contact)
 
         self._retries[member] = self._world.call_later(delay, retry)

@@ -12,7 +12,6 @@ lingered.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -26,6 +25,7 @@ from swell.overlay.gossip import Carrier, Gossiping
 from swell.overlay.membership_messages import (
     Ack,
     AttributeRumour,
+    Digest,
     Gossip,
     MemberRumour,
     Nack,
@@ -36,6 +36,7 @@ from swell.overlay.membership_messages import (
     State,
 )
 from swell.overlay.probing import Probing
+from swell.overlay.push_pull import Exchange
 from swell.overlay.roster import MEMBERS_MAX, Record, Roster, supersedes
 from swell.overlay.suspicion import Suspicions
 from swell.settings import MembershipSettings
@@ -66,13 +67,6 @@ class MembersListener(Protocol):
         ...
 
 
-def push_pull_interval_s(interval_s: float, members: int) -> float:
-    """Whole views grow with the zone, so they are exchanged less often in a large one."""
-    if members <= 32:
-        return interval_s
-    return interval_s * (math.ceil(math.log2(members) - 5) + 1)
-
-
 class Members:
     """The membership protocol of one node."""
 
@@ -98,7 +92,6 @@ class Members:
         self._coordinate = coordinate
         self._refutes = NO_REFUTATION not in bugs
         self._running = False
-        self._exchange_timer: Timer | None = None
         self._grave_timer: Timer | None = None
         self.awareness = Awareness(settings.awareness_max, settings.lag_tolerance_s)
         self._roster = Roster(me)
@@ -108,13 +101,16 @@ class Members:
         self._suspicions = Suspicions(
             world, settings, self.awareness, self._probing.probe, self._condemn
         )
+        self._exchange = Exchange(
+            world, settings, self._roster, self._attributes, self._gossip, self
+        )
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             Ping: self._on_ping,
             Ack: self._on_ack,
             PingRequest: self._probing.on_ping_request,
             Nack: self._probing.on_nack,
             Gossip: self._on_gossip,
-            PushPull: self._on_push_pull,
+            PushPull: self._exchange.on_push_pull,
         }
 
     # What the node sees.
@@ -179,11 +175,7 @@ class Members:
                 self._hear(rumour, contact.id, spread=False)
         self._gossip.spread_member(self._roster.records[self.me.id].rumour())
         self._probing.start()
-        self._arm_exchange()
-        # A link that came up before we took part was no occasion to exchange views.
-        view = self._view(is_reply=False)
-        for member in self._roster.peers:
-            self._carrier.send(member, view)
+        self._exchange.start()
 
     def stop(self) -> None:
         """Say goodbye to everybody and fall silent."""
@@ -194,10 +186,11 @@ class Members:
         goodbye = MemberRumour(self.me, incarnation, State.LEFT, self.me.id)
         self._gossip.send_to_all(Rumours((goodbye,)))
         self._gossip.stop()
+        self._exchange.stop()
         self._probing.stop()
         self._suspicions.stop()
         lingers = [record.linger for record in self._roster.records.values()]
-        for timer in (self._exchange_timer, self._grave_timer, *lingers):
+        for timer in (self._grave_timer, *lingers):
             if timer is not None:
                 timer.cancel()
 
@@ -210,7 +203,7 @@ class Members:
         if record is not None and record.state is not State.ALIVE:
             self._gossip.withdraw(member)
         if self.me.id < member:
-            self._send_view(member, is_reply=False)
+            self._exchange.begin(member)
 
     def on_link_down(self, member: int) -> None:
         """Perhaps it died: ask at once."""
@@ -251,7 +244,7 @@ class Members:
             self._gossip.passed_on(entries, sender)
         if self._roster.get(sender) is None:
             # We have forgotten it, it has not forgotten us.
-            self._send_view(sender, is_reply=False)
+            self._exchange.begin(sender)
 
     def _on_ack(self, sender: int, ack: Ack) -> None:
         self._probing.on_ack(sender, ack)
@@ -264,11 +257,14 @@ class Members:
 
     def _hear_all(self, rumours: Rumours, sender: int) -> None:
         for rumour in rumours.members:
-            self._hear(rumour, sender)
-            self._gossip.echo_member(rumour, sender)
+            self.hear(sender, rumour)
         for attribute in rumours.attributes:
             self._hear_attribute(attribute, sender)
             self._gossip.echo_attribute(attribute, sender)
+
+    def hear(self, sender: int, rumour: MemberRumour) -> None:
+        self._hear(rumour, sender)
+        self._gossip.echo_member(rumour, sender)
 
     def _hear(self, rumour: MemberRumour, sender: int, spread: bool = True) -> None:
         contact = rumour.contact
@@ -406,6 +402,12 @@ class Members:
         if self._roster.graves:
             self._arm_graves()
 
+    def settle(self, digest: Digest) -> None:
+        """The owner itself says which attributes it has."""
+        if self.is_alive(digest.member):
+            for key in self._attributes.settle(digest):
+                self._listener.on_attribute(digest.member, key, b"")
+
     def _hear_attribute(self, rumour: AttributeRumour, sender: int) -> None:
         before = self._attributes.get(rumour.member, rumour.key)
         if not self._attributes.hear(rumour, sender):
@@ -413,45 +415,3 @@ class Members:
         self._gossip.spread_attribute(rumour)
         if (before or b"") != rumour.value and self.is_alive(rumour.member):
             self._listener.on_attribute(rumour.member, rumour.key, rumour.value)
-
-    # Push/pull.
-
-    def _arm_exchange(self) -> None:
-        interval_s = push_pull_interval_s(self._settings.push_pull_interval_s, self.size)
-        self._exchange_timer = self._world.call_later(
-            interval_s * (0.5 + self._world.rng.random()), self._expire_exchange
-        )
-
-    def _expire_exchange(self) -> None:
-        self._arm_exchange()
-        if self._roster.peers:
-            self._send_view(self._world.rng.choice(self._roster.peers), is_reply=False)
-
-    def _view(self, is_reply: bool) -> bytes:
-        view = tuple(record.rumour() for record in self._roster.records.values())
-        digests = (self._attributes.digest(member) for member in self._roster.living)
-        held = tuple(digest for digest in digests if digest is not None)
-        return codec.encode(PushPull(view, held, is_reply))
-
-    def _send_view(self, member: int, is_reply: bool) -> None:
-        self._carrier.send(member, self._view(is_reply))
-
-    def _on_push_pull(self, sender: int, view: PushPull) -> None:
-        for rumour in view.members:
-            if rumour.state is State.DEAD and rumour.contact.id != self.me.id:
-                # The member may be able to answer for itself, so a reported death is a doubt.
-                rumour = MemberRumour(
-                    rumour.contact, rumour.incarnation, State.SUSPECT, rumour.origin
-                )
-                if self._roster.get(rumour.contact.id) is None:
-                    continue
-            self._hear(rumour, sender)
-            self._gossip.echo_member(rumour, sender)
-        for digest in view.digests:
-            if digest.member == sender and self.is_alive(sender):
-                for key in self._attributes.settle(digest):
-                    self._listener.on_attribute(sender, key, b"")
-        if not view.is_reply:
-            self._send_view(sender, is_reply=True)
-        missing = self._attributes.missing_from(view.digests, self._roster.living)
-        self._gossip.send_values(sender, missing)

@@ -17,7 +17,7 @@ detours may cause for a moment, are suppressed by (source, epoch, sequence).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from swell.errors import SwellError
 from swell.events import Delivered
@@ -64,6 +64,7 @@ class Multicast:
         clique: Clique,
         zonelinks: ZoneLinks,
         counters: Counter[str],
+        sequence: Iterator[int],
         bugs: frozenset[str] = frozenset(),
     ) -> None:
         self._world = world
@@ -73,7 +74,7 @@ class Multicast:
         self._zonelinks = zonelinks
         self._counters = counters
         self._bugs = bugs
-        self._sequence = 0
+        self._sequence = sequence
         self._matchers: dict[int, Matcher] = {}
         self._ports: dict[int, Handler] = {}
         self.duplicates = Duplicates(settings.duplicate_window)
@@ -91,8 +92,7 @@ class Multicast:
     # The source.
 
     def next_id(self) -> MessageId:
-        self._sequence += 1
-        return MessageId(self._me.id, self._me.epoch, self._sequence)
+        return MessageId(self._me.id, self._me.epoch, next(self._sequence))
 
     def send(
         self, matcher: int, target: bytes, port: int, payload: bytes, traced: bool = False

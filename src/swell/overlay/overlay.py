@@ -8,7 +8,7 @@ the smallest id) and sharing the view that the directory gave it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -60,6 +60,7 @@ class Overlay:
         sessions: Sessions,
         candidates: Candidates,
         counters: Counter[str],
+        sequence: Iterator[int],
         bugs: frozenset[str] = frozenset(),
     ) -> None:
         self.me = me
@@ -86,7 +87,7 @@ class Overlay:
         self.recovery = Recovery(
             *parts, self.openings, self.alive_ids, self.other_zones, candidates, counters
         )
-        self.multicast = Multicast(*parts, counters, bugs)
+        self.multicast = Multicast(*parts, counters, sequence, bugs)
         self.requests = Requests(world, me, self.multicast, counters)
         self.interest = InterestAggregate(
             world, me, sessions, self.clique, self._publish, self._announce,

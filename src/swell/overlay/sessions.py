@@ -114,7 +114,7 @@ class Sessions:
         def decoded(session: Session, frame: bytes) -> None:
             function(session, codec.decode(frame))
 
-        self._handlers[cls.number] = decoded  # type: ignore[attr-defined]
+        self._handlers[cls.wire_type] = decoded  # type: ignore[attr-defined]
 
     def handle_frames(self, number: int, function: Callable[[Session, bytes], None]) -> None:
         """Give frames of this type to `function(session, frame)`, undecoded."""

@@ -18,7 +18,7 @@ KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
 """A peer whose machine vanished is noticed after idle + probes · interval even on a silent link."""
 
-UNSENT_BYTES_MAX = 128 * 1024
+UNSENT_BYTES_MAX = 131072
 """Bytes the kernel takes per link ahead of what it has sent: the rest stays in our queues, where
 control can still overtake it."""
 
@@ -35,6 +35,7 @@ def tune(transport: asyncio.BaseTransport) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
 
 
 def is_loopback(host: str) -> bool:

@@ -67,6 +67,8 @@ class SimDisk:
         """Added to every operation (a slow disk)."""
         self.full = False
         """Appends are refused (no space left)."""
+        self.failed = False
+        """An operation of this life ended with an error."""
         self.ready_s = 0.0
         self._simulation = simulation
         self._rng = simulation.rng(f"disk/{process.name}")
@@ -182,6 +184,7 @@ class SimDisk:
     def attach(self, world: SimWorld) -> None:
         self._world = world
         self._busy_until_s = self.ready_s = 0.0
+        self.failed = False
 
     def detach(self) -> None:
         """The process ended in order: what it wrote stays, nothing is called back."""
@@ -258,4 +261,6 @@ class SimDisk:
         self._pending.popleft()
         if operation.finish is not None:
             operation.finish()
+        if isinstance(operation.result, DiskError):
+            self.failed = True
         world.post(self, operation.done, operation.result)

@@ -25,6 +25,9 @@ BOOTED_AGO_S_MAX = 100_000.0
 BOOT_S = 5.0
 """Boot time at the start of the process after a power loss."""
 
+SUPERVISOR_S = 1.0
+"""How soon a halted process is started again in the liveness phase."""
+
 
 class Process:
     """One machine and its process; `world` and `node` are None while it is not running."""
@@ -128,6 +131,13 @@ class Process:
         for link in list(world.links):
             link.close(drain=True)
         self.end("stopped", power=False)
+
+    def halt(self, reason: str) -> None:
+        """The node gives up. An error of the disk may come to light only after the healing: then
+        a supervisor starts the process again, since no fault will."""
+        self.end(reason, power=False)
+        if self.simulation.healed and self.disk.failed:
+            self.simulation.call_later(SUPERVISOR_S, self.start)
 
     def end(self, reason: str, power: bool) -> None:
         """This life is over, at once."""

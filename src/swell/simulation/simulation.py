@@ -67,6 +67,8 @@ class Simulation:
         """Drops, refusals and faults, by name."""
         self.subscribers: list[Subscriber] = []
         self.network = Network(self, latency, jitter)
+        self.healed = False
+        """The liveness phase has begun."""
         self._cancelled = 0
         self._running = False
 
@@ -131,6 +133,7 @@ class Simulation:
     def heal(self, stay_dead: Iterable[str] = ()) -> None:
         """End every fault; restart what crashed or halted, unless it is to stay dead."""
         dead = frozenset(stay_dead)
+        self.healed = True
         self.trace.note(self.time_s, None, Kind.FAULT, b"heal", "heal")
         for process in self.processes.values():
             process.slow(0.0)

@@ -109,6 +109,8 @@ class Swarm:
     kinds: tuple[str, ...] = tuple(KINDS)
     spared: frozenset[str] = field(default_factory=frozenset)
     """Processes that no process or disk fault strikes."""
+    disks: tuple[str, ...] = ()
+    """Processes with something on their disk: the only victims of disk faults, if given."""
     down_max: int = 0
     """Victims of process and disk faults at one time; 0: a third of the processes."""
     deaths_max: int = 0
@@ -129,7 +131,9 @@ class Swarm:
             begin_s, end_s = self._times(rng, fault_class, patience / ATTEMPTS)
             fault: Fault
             if issubclass(fault_class, ProcessFault):
-                free = self._free(victims, planned, dead, begin_s, end_s)
+                on_disk = fault_class.kind.startswith("disk-") and self.disks
+                candidates = list(self.disks) if on_disk else victims
+                free = self._free(candidates, planned, dead, begin_s, end_s)
                 if not free:
                     continue
                 victim = rng.choice(free)

@@ -174,7 +174,7 @@ class SimWorld:
 
     def halt(self, reason: str) -> None:
         if self.gate != DEAD:
-            self.process.end(reason, power=False)
+            self.process.halt(reason)
 
     # -- the gate ------------------------------------------------------------------------------
 

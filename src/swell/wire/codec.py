@@ -40,7 +40,7 @@ def message(number: int) -> Callable[[type[T]], type[T]]:
         assert 0 < number < 256 and _types[number] is None, f"message number {number} is taken"
         _types[number] = cls
         _decoders[number] = msgspec.msgpack.Decoder(cls)
-        cls.number = number  # type: ignore[attr-defined]
+        cls.wire_type = number  # type: ignore[attr-defined]
         return cls
 
     return register
@@ -48,7 +48,7 @@ def message(number: int) -> Callable[[type[T]], type[T]]:
 
 def encode(value: Any) -> bytes:
     """Encode one message as a whole frame, ready to be sent to any number of links."""
-    return frame(value.number, _encoder.encode(value))
+    return frame(value.wire_type, _encoder.encode(value))
 
 
 def frame(number: int, body: bytes, flags: int = 0) -> bytes:

@@ -23,8 +23,9 @@ LENGTH_BYTES = 4
 LENGTH_MIN = 2
 """The type and flags octets; a body may be empty."""
 
+RUN_BYTES_MIN = 1024
 RUN_FRAMES_MIN = 8
-"""Fewer frames in one piece are cut one by one."""
+"""Shorter pieces and fewer frames are cut one by one."""
 
 _length_at = Struct(">I").unpack_from
 
@@ -53,7 +54,8 @@ class FrameSplitter:
         if self._partial or not self.greeted or self.error is not None:
             return self._resume(data)
         frames: list[bytes] = []
-        return self._split(data, _cut_run(data, frames), frames)
+        position = _cut_run(data, frames) if len(data) >= RUN_BYTES_MIN else 0
+        return self._split(data, position, frames)
 
     def _split(self, data: bytes, position: int, frames: list[bytes]) -> list[bytes]:
         """Cut `data` from `position`, where a frame begins; keep what is not whole."""
@@ -123,13 +125,10 @@ def _cut_run(data: bytes, frames: list[bytes]) -> int:
     The frames of a busy link often have one length. Whether all length words of the piece are
     equal is seen from four strided slices, and the cutting is then one call instead of a loop.
     """
-    if len(data) < LENGTH_BYTES:
+    size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+    count = len(data) // size
+    if count < RUN_FRAMES_MIN or size < LENGTH_BYTES + LENGTH_MIN:
         return 0
-    (length,) = _length_at(data, 0)
-    count = len(data) // (LENGTH_BYTES + length)
-    if count < RUN_FRAMES_MIN or length < LENGTH_MIN:
-        return 0
-    size = LENGTH_BYTES + length
     end = count * size
     for index in (3, 2, 1, 0):
         if data[index:end:size].count(data[index]) != count:
