@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import count
 
 import msgspec
 
@@ -17,7 +16,9 @@ from swell.directory.client import DirectoryClient
 from swell.directory.messages import JoinRefused, JoinReply, JoinRequest, ReportReply, ZoneReport
 from swell.directory.service import DirectoryService
 from swell.events import Started
+from swell.operations.service import Operations
 from swell.overlay.contact import Contact
+from swell.overlay.duplicates import Ledger
 from swell.overlay.overlay import Overlay
 from swell.overlay.sessions import Sessions
 from swell.settings import Settings
@@ -59,7 +60,7 @@ class Node:
         self.refusal: JoinRefused | None = None
         self._report_timer: Timer | None = None
         self._moving = False
-        self._sequence = count(1)
+        self._ledger = Ledger(config.settings.overlay.duplicate_window)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
         self.service: DirectoryService | None = None
         settings = config.settings
@@ -74,6 +75,7 @@ class Node:
             settings.overlay.candidate_window_s,
             self.counters,
         )
+        self.operations = Operations(self)
 
     def me(self) -> Contact:
         if self.overlay is not None:
@@ -107,10 +109,11 @@ class Node:
             self.sessions,
             self.directory.candidates,
             self.counters,
-            self._sequence,
+            self._ledger,
             self.config.bugs,
         )
         self.overlay = overlay
+        self.operations.attach(overlay)
         self._moving = False
         self.world.emit(Started(reply.contact.id, reply.contact.zone, reply.contact.epoch))
         overlay.start(reply.members, [(b.zone, b.contacts) for b in reply.bootstrap], reply.view)

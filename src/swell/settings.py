@@ -175,8 +175,9 @@ class DirectorySettings(msgspec.Struct, frozen=True):
     log_bytes_per_node: int = 4096
     """The log is rewritten when it is longer than this per node."""
 
-    retire_zones: bool = True
-    """Move the members of a zone below a quarter of its size to the other zones of its site."""
+    retire_after_s: float = 60.0
+    """A zone that stays at a quarter of its size or below for that long is given up: its members
+    move to the other zones of its site, if those have room."""
 
 
 class Settings(msgspec.Struct, frozen=True):

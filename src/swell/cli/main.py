@@ -31,6 +31,16 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "up": Command("swell.cli.local", "up", "Start a local cluster of real processes."),
+    "down": Command("swell.cli.local", "down", "Stop the local cluster."),
+    "overlay": Command("swell.cli.inspect", "overlay", "Show nodes, zones and links."),
+    "members": Command("swell.cli.inspect", "members", "Show the members of a node's zone."),
+    "ping": Command("swell.cli.inspect", "ping", "Ping a node through the overlay."),
+    "broadcast": Command("swell.cli.inspect", "broadcast", "Trace a message to every node."),
+    "status": Command("swell.cli.inspect", "status", "Show one node and its counters."),
+    "demo": Command("swell.cli.demo", "demo", "Watch a local cluster form, route and heal."),
+    "node": Command("swell.cli.node", "node", "Run one node."),
+    "cluster": Command("swell.cli.cluster", "app", "Make a cluster's authority and certificates."),
     "lab": Command("swell.cli.lab", "lab", "Run an experiment, or list them all."),
 }
 

@@ -25,7 +25,7 @@ from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
 from swell.wire.codec import Message
-from swell.world import Address, Timer, World
+from swell.world import WRONG_AUTHORITY, Address, Timer, World
 
 IDLE_S = 10.0
 RETRY_S = 0.5
@@ -162,7 +162,11 @@ class DirectoryClient:
         self._queue.clear()
         self._addresses.append(self._addresses.pop(0))
         self._counters["directory-lost"] += 1
-        if self._joining is not None:
+        refusal = _final_refusal(session, reason)
+        if self._joining is not None and refusal is not None:
+            self._joining = None
+            self._on_refused(refusal)
+        elif self._joining is not None:
             self._retry_later(self._retry_s * (0.5 + self._world.rng.random()))
             self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
 
@@ -185,3 +189,17 @@ class DirectoryClient:
             return
         self._session.close(drain=True, reason="idle")
         self._session = None
+
+
+def _final_refusal(session: Session, reason: str) -> JoinRefused | None:
+    """Why the directory will never let us in, if the link ended for such a reason."""
+    if reason == WRONG_AUTHORITY:
+        return JoinRefused(
+            WRONG_AUTHORITY,
+            f"the directory at {session.link.address} has a certificate of another authority than "
+            "this node: both need certificates of one cluster",
+        )
+    refusal = session.refusal
+    if refusal is not None and refusal.code in ("wrong-cluster", "wrong-identity"):
+        return JoinRefused(refusal.code, refusal.sentence)
+    return None

@@ -9,7 +9,7 @@ been down for long is forgotten and its name is free again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from swell.directory import assignment, records
 from swell.directory.assignment import Arrival
@@ -58,6 +58,7 @@ class DirectoryService:
         self._plan_timer: Timer | None = None
         self._planning = False
         self._seen_at: dict[int, float] = {}
+        self._small_since: dict[int, float] = {}
         self.state = State()
         sessions.accept(LinkKind.DIRECTORY, self)
         sessions.handle(JoinRequest, self.on_join)
@@ -182,21 +183,17 @@ class DirectoryService:
     def _place(self, requests: Sequence[JoinRequest]) -> tuple[list[int], list[Admitted]]:
         """Zones for newcomers: (zones created, records)."""
         size = self._overlay.zone_size
-        pools: dict[str, dict[int, int]] = {}
-        for zone in self.state.zones.values():
-            pools.setdefault(zone.pool, {})[zone.id] = len(zone.up())
+        pools = Counter(zone.pool for zone in self.state.zones.values())
         sites = Counter(request.site for request in requests)
         arriving: dict[str, list[JoinRequest]] = {}
         for r in requests:
-            has_zones = {pool: len(zones) for pool, zones in pools.items()}
-            pool = assignment.pool_of(r.site, r.region, sites[r.site], has_zones, size)
+            pool = assignment.pool_of(r.site, r.region, sites[r.site], pools, size)
             arriving.setdefault(pool, []).append(r)
         next_zone, next_node = self.state.next_zone, self.state.next_node
         created: list[int] = []
         placed: list[Admitted] = []
         for pool, group in arriving.items():
-            leaving = {r.leaving for r in group}
-            zones = {z: n for z, n in pools.get(pool, {}).items() if z not in leaving}
+            zones = self._pool(pool, [r.leaving for r in group]) or self._pool(pool)
             new = assignment.zones_to_create(list(zones.values()), len(group), size)
             for zone_id in range(next_zone, next_zone + new):
                 zones[zone_id] = 0
@@ -283,17 +280,19 @@ class DirectoryService:
     def _should_retire(self, zone: int) -> bool:
         """A zone far below half its size moves its members, if its pool has room for them."""
         known = self.state.zones.get(zone)
-        if known is None or not self._settings.retire_zones:
+        size = len(known.up()) if known is not None else 0
+        others = self._pool(known.pool, (zone,)) if known is not None else {}
+        room = sum(max(0, self._overlay.zone_size - other) for other in others.values())
+        if known is None or size * 4 > self._overlay.zone_size or room < size:
+            self._small_since.pop(zone, None)
             return False
-        size = len(known.up())
-        if size * 4 > self._overlay.zone_size or self._joining or self._planning:
-            return False
-        room = [
-            self._overlay.zone_size - len(other.up())
-            for other in self.state.zones.values()
-            if other.pool == known.pool and other.id < zone
-        ]
-        return sum(max(0, free) for free in room) >= size
+        since = self._small_since.setdefault(zone, self._world.now())
+        return self._world.now() - since >= self._settings.retire_after_s
+
+    def _pool(self, pool: str, without: Iterable[int] = ()) -> dict[int, int]:
+        """Zone → number of living members, of one pool."""
+        zones = (zone for zone in self.state.zones.values() if zone.pool == pool)
+        return {zone.id: len(zone.up()) for zone in zones if zone.id not in without}
 
     def _sweep(self) -> None:
         """Mark the silent as down; forget what has been down for long; keep the log short."""

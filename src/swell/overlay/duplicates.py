@@ -2,7 +2,8 @@
 
 Per source a window of recent sequences is kept as one integer bitmap below the highest sequence
 seen. A sequence below the window counts as seen: a message that late is a duplicate or as good as
-one. A higher epoch starts afresh; a lower one is stale. Sources are forgotten in order of use.
+one. A higher epoch starts afresh; a lower one is stale. Beyond a bound, the
+source that was met first is forgotten.
 """
 
 from __future__ import annotations
@@ -15,6 +16,18 @@ class _Window:
         self.epoch = epoch
         self.highest = 0
         self.bitmap = 0
+
+
+class Ledger:
+    """What one process has sent and handled; it outlives a move to another zone."""
+
+    def __init__(self, window: int) -> None:
+        self.sequence = 0
+        self.duplicates = Duplicates(window)
+
+    def next_sequence(self) -> int:
+        self.sequence += 1
+        return self.sequence
 
 
 class Duplicates:
@@ -51,6 +64,3 @@ class Duplicates:
             return False
         window.bitmap |= bit
         return True
-
-    def forget(self, source: int) -> None:
-        self._windows.pop(source, None)

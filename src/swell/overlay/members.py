@@ -124,6 +124,11 @@ class Members:
         record = self._roster.get(member)
         return record.contact if record is not None and record.state <= State.SUSPECT else None
 
+    def states(self) -> list[tuple[Contact, State]]:
+        """Every record, the lingering dead included, sorted by id."""
+        records = sorted(self._roster.records.items())
+        return [(record.contact, record.state) for _, record in records]
+
     def is_alive(self, member: int) -> bool:
         return self._roster.is_living(member)
 

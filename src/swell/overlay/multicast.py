@@ -17,7 +17,7 @@ detours may cause for a moment, are suppressed by (source, epoch, sequence).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from swell.errors import SwellError
 from swell.events import Delivered
@@ -25,7 +25,7 @@ from swell.events import Multicast as MulticastEvent
 from swell.ids import MessageId
 from swell.overlay.clique import Clique
 from swell.overlay.contact import Contact
-from swell.overlay.duplicates import Duplicates
+from swell.overlay.duplicates import Ledger
 from swell.overlay.matchers import Matcher
 from swell.overlay.messages import DETOUR, ROUTED
 from swell.overlay.routed import (
@@ -64,7 +64,7 @@ class Multicast:
         clique: Clique,
         zonelinks: ZoneLinks,
         counters: Counter[str],
-        sequence: Iterator[int],
+        ledger: Ledger,
         bugs: frozenset[str] = frozenset(),
     ) -> None:
         self._world = world
@@ -74,10 +74,10 @@ class Multicast:
         self._zonelinks = zonelinks
         self._counters = counters
         self._bugs = bugs
-        self._sequence = sequence
+        self._ledger = ledger
         self._matchers: dict[int, Matcher] = {}
         self._ports: dict[int, Handler] = {}
-        self.duplicates = Duplicates(settings.duplicate_window)
+        self._is_new = ledger.duplicates.is_new
         sessions.handle_frames(ROUTED, self.on_routed)
         sessions.handle_frames(DETOUR, self.on_detour)
 
@@ -92,7 +92,7 @@ class Multicast:
     # The source.
 
     def next_id(self) -> MessageId:
-        return MessageId(self._me.id, self._me.epoch, next(self._sequence))
+        return MessageId(self._me.id, self._me.epoch, self._ledger.next_sequence())
 
     def send(
         self, matcher: int, target: bytes, port: int, payload: bytes, traced: bool = False
@@ -143,7 +143,7 @@ class Multicast:
             self._counters["duplicate-own"] += 1
             return
         if (
-            not self.duplicates.is_new(message.source, message.epoch, message.sequence)
+            not self._is_new(message.source, message.epoch, message.sequence)
             and NO_SUPPRESSION not in self._bugs
         ):
             self._counters["duplicate"] += 1

@@ -8,13 +8,15 @@ the smallest id) and sharing the view that the directory gave it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from swell.errors import SwellError
 from swell.overlay.clique import Clique
 from swell.overlay.contact import Contact
 from swell.overlay.coordinates import Coordinate, CoordinateClient
+from swell.overlay.duplicates import Ledger
 from swell.overlay.interest import TOPICS, InterestAggregate
 from swell.overlay.linkprobes import LinkProbes
 from swell.overlay.matchers import (
@@ -33,7 +35,7 @@ from swell.overlay.multicast import Multicast
 from swell.overlay.opening import HANDOVER, Openings
 from swell.overlay.rebalancing import Rebalancing
 from swell.overlay.recovery import Candidates, Recovery
-from swell.overlay.requests import Requests
+from swell.overlay.requests import Answer, Requests
 from swell.overlay.sessions import Session, Sessions
 from swell.overlay.view import VIEW, View
 from swell.overlay.zonelinks import GAPS, LINKS, ZoneLink, ZoneLinks
@@ -42,10 +44,12 @@ from swell.settings import Settings
 from swell.world import Timer, World
 
 INTEREST_PORT = 3
+SOME_MEMBERS = 1
 CLIQUE = "clique"
 _PUBLISH_CLIQUE_S = 0.5
 
 _decode_view = msgspec.msgpack.Decoder(View).decode
+_decode_contacts = msgspec.msgpack.Decoder(list[Contact]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -60,7 +64,7 @@ class Overlay:
         sessions: Sessions,
         candidates: Candidates,
         counters: Counter[str],
-        sequence: Iterator[int],
+        ledger: Ledger,
         bugs: frozenset[str] = frozenset(),
     ) -> None:
         self.me = me
@@ -85,10 +89,12 @@ class Overlay:
         parts = (world, settings.overlay, me, sessions, self.clique, self.zonelinks)
         self.rebalancing = Rebalancing(*parts, self.openings, self.alive_ids, counters, bugs)
         self.recovery = Recovery(
-            *parts, self.openings, self.alive_ids, self.other_zones, candidates, counters
-        )
-        self.multicast = Multicast(*parts, counters, sequence, bugs)
+            *parts, self.openings, self.alive_ids, self.other_zones, candidates,
+            self._ask_for_members, counters,
+        )  # fmt: skip
+        self.multicast = Multicast(*parts, counters, ledger, bugs)
         self.requests = Requests(world, me, self.multicast, counters)
+        self.requests.answer(SOME_MEMBERS, lambda question, body: self._some_members_now())
         self.interest = InterestAggregate(
             world, me, sessions, self.clique, self._publish, self._announce,
             self.is_delegate, counters,
@@ -212,7 +218,6 @@ class Overlay:
         self.zonelinks.forget(member.id)
         self.interest.forget(member.id)
         self.coordinates.forget(member.id)
-        self.multicast.duplicates.forget(member.id)
         for link in list(self.zonelinks.drains):
             self.zonelinks.flushed(link.zone, member.id)
 
@@ -261,6 +266,22 @@ class Overlay:
     def some_members(self, count: int) -> tuple[Contact, ...]:
         alive = self.members.alive()
         return tuple(self._world.rng.sample(alive, min(count, len(alive))))
+
+    def _some_members_now(self) -> bytes:
+        return _encode(self.some_members(self._settings.overlay.candidates))
+
+    def _ask_for_members(self, zone: int, done: Callable[[Sequence[Contact]], None]) -> None:
+        """Ask whichever member of another zone a message reaches for members of that zone."""
+
+        def answered(answer: Answer | SwellError) -> None:
+            try:
+                done([] if isinstance(answer, SwellError) else _decode_contacts(answer.payload))
+            except msgspec.DecodeError:
+                self._counters["bad-answer"] += 1
+                done([])
+
+        window_s = self._settings.overlay.candidate_window_s
+        self.requests.ask(zone, 0, SOME_MEMBERS, b"", window_s, answered)
 
     def on_contacts(self, contacts: Sequence[Contact]) -> None:
         self.recovery.remember(contacts)

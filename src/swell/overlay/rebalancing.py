@@ -268,9 +268,10 @@ class Rebalancing:
                 for other, peer in self._zonelinks.links_of(member)
                 if other == zone
             )
-            for link in [k for k in links if len(pairs) > 1]:
+            kept = next((k for k in links if (self._me.id, k.peer.id) == pairs[0]), None)
+            for link in [k for k in links if len(pairs) > 1 and k is not kept]:
                 settled = now - link.opened_at > self._settings.lease_s
                 busy = link is self._asked or link is self._granted
-                if settled and not busy and (self._me.id, link.peer.id) != pairs[0]:
+                if settled and not busy:
                     self._counters["pruned"] += 1
                     self._retire(link)

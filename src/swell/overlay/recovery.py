@@ -2,8 +2,9 @@
 
 At every check the lost zones are dealt out to the members so that their loads stay even; a node
 takes its own share only. It claims the zone in its own zone, waits a moment, gives way to a claim
-of a member with a smaller id, and then opens a link to candidates from the directory, or from the
-members it has cached while the directory is away. Shutdown and failure take this same path.
+of a member with a smaller id, and then opens a link to candidates from the directory. While the
+directory is away it asks the lost zone itself, by a detour, and takes the members it has cached
+if that fails too. Shutdown and failure take this same path.
 
 The zone of higher priority recovers; the other one only if nothing came of it for several checks
 (the first may not know of it while the directory is away).
@@ -64,6 +65,7 @@ class Recovery:
         alive: Callable[[], list[int]],
         zones: Callable[[], Iterable[int]],
         candidates: Candidates,
+        ask_zone: Callable[[int, Callable[[Sequence[Contact]], None]], None],
         counters: Counter[str],
     ) -> None:
         self._world = world
@@ -75,6 +77,7 @@ class Recovery:
         self._alive = alive
         self._zones = zones
         self._candidates = candidates
+        self._ask_zone = ask_zone
         self._counters = counters
         self._lost: tuple[object, object, tuple[int, ...]] | None = None
         self._missed: dict[int, int] = {}
@@ -157,7 +160,14 @@ class Recovery:
             self._counters["recovery-aborted"] += 1
             return
         self._counters["recovery-begun"] += 1
-        self._candidates(zone, self._settings.candidates, lambda found: self._open(zone, found))
+
+        def answered(found: Sequence[Contact]) -> None:
+            if found:
+                self._open(zone, found)
+            else:
+                self._ask_zone(zone, lambda contacts: self._open(zone, contacts))
+
+        self._candidates(zone, self._settings.candidates, answered)
 
     def _open(self, zone: int, found: Sequence[Contact]) -> None:
         self.remember(found)

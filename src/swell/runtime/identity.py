@@ -1,8 +1,10 @@
 """A node's data directory: locked by one process, bound to one node of one cluster.
 
 Layout: `lock` (held with flock while a process runs on the directory), `identity.json` (cluster,
-node, number of starts) and `files/` (the node's disk). The number of starts is the node's epoch:
-it is raised durably before the node says anything to anybody, so no two lives share one.
+node, number of starts, and a random name of the directory itself, by which the directory service
+tells a restarted node from another one of the same name) and `files/` (the node's disk). The
+number of starts is the node's epoch: it is raised durably before the node says anything to
+anybody, so no two lives share one.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ class Identity(msgspec.Struct, frozen=True):
     cluster: str
     node: str
     starts: int
+    uid: str = ""
 
 
 class DataDirectory:
-    """An open data directory. `epoch` counts its starts, this one included."""
+    """An open data directory. `epoch` counts its starts, this one included; `uid` is its name."""
 
     def __init__(self, path: Path, cluster: str, node: str) -> None:
         self.path = path
@@ -39,10 +42,12 @@ class DataDirectory:
             ) from None
         self._lock = _lock(path)
         try:
-            self.epoch = _count_start(path / "identity.json", cluster, node)
+            identity = _count_start(path / "identity.json", cluster, node)
         except BaseException:
             self.close()
             raise
+        self.epoch = identity.starts
+        self.uid = identity.uid
 
     def close(self) -> None:
         if self._lock >= 0:
@@ -63,9 +68,9 @@ def _lock(path: Path) -> int:
     return descriptor
 
 
-def _count_start(file: Path, cluster: str, node: str) -> int:
+def _count_start(file: Path, cluster: str, node: str) -> Identity:
     """Check who the directory belongs to and raise its number of starts, durably."""
-    starts = 0
+    starts, uid = 0, ""
     if file.exists():
         try:
             known = msgspec.json.decode(file.read_bytes(), type=Identity)
@@ -79,9 +84,10 @@ def _count_start(file: Path, cluster: str, node: str) -> int:
                 f"{known.cluster!r}, not to node {node!r} of cluster {cluster!r}: "
                 "give every node a directory of its own"
             )
-        starts = known.starts
-    write_durably(file, msgspec.json.encode(Identity(cluster, node, starts + 1)))
-    return starts + 1
+        starts, uid = known.starts, known.uid
+    identity = Identity(cluster, node, starts + 1, uid or os.urandom(8).hex())
+    write_durably(file, msgspec.json.encode(identity))
+    return identity
 
 
 def write_durably(file: Path, data: bytes) -> None:

@@ -71,6 +71,7 @@ class RuntimeLink(asyncio.Protocol):
         "_silent",
         "_splitter",
         "_state",
+        "_tick",
         "_transport",
         "_world",
         "_write",
@@ -108,6 +109,7 @@ class RuntimeLink(asyncio.Protocol):
         self._control_bytes_max = 0
         self._data_bytes_max = 0
         self._call_soon = world.loop.call_soon
+        self._tick = self._flush  # bound once: it is scheduled for every write
         self._flush_scheduled = False
         # No transport, or one that is full: frames wait here.
         self._blocked = True
@@ -142,7 +144,7 @@ class RuntimeLink(asyncio.Protocol):
             self._control.append(frame)
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._call_soon(self._flush)
+            self._call_soon(self._tick)
         return True
 
     def close(self, drain: bool = False, reason: str = "") -> None:
@@ -253,7 +255,7 @@ class RuntimeLink(asyncio.Protocol):
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._call_soon(self._flush)
+            self._call_soon(self._tick)
 
     def _flush(self) -> None:
         """Write what was queued since the last tick, control first; an event of its own."""

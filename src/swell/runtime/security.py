@@ -127,6 +127,11 @@ def issue(directory: Path, node: str, out: Path) -> x509.Certificate:
     return certificate
 
 
+def authority_expiry(directory: Path) -> datetime.datetime:
+    """When the authority's own certificate ends, and with it every node's."""
+    return _load_certificate(directory / "ca.pem").not_valid_after_utc
+
+
 class TlsMaterial:
     """The key and certificates of one node, checked and ready for contexts."""
 

@@ -18,7 +18,7 @@ KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
 """A peer whose machine vanished is noticed after idle + probes · interval even on a silent link."""
 
-UNSENT_BYTES_MAX = 131072
+UNSENT_BYTES_MAX = 1024 * 1024
 """Bytes the kernel takes per link ahead of what it has sent: the rest stays in our queues, where
 control can still overtake it."""
 

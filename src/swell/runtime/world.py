@@ -8,6 +8,8 @@ running loop, in this order:
     world.start(node)                             # events begin to flow
     await world.stop()                            # node.stop(), drain, close
 
+Without a data directory (None) it is the world of a client, which has no disk.
+
 Every callback goes through `guard`: none runs after `halt`, and a mistake of our own in a handler
 is logged with its traceback and counted as `handler-error`, but stops nothing else.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -39,7 +42,7 @@ from swell.runtime.logs import log_event, logger_of
 from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import is_loopback
 from swell.wire.limits import FIRST_FRAME_S_MAX, HANDSHAKE_S_MAX
-from swell.world import Address, Node
+from swell.world import WRONG_AUTHORITY, Address, Disk, Node
 
 OFFLOADS_MAX = 1024
 PROBES_MAX = 256
@@ -95,9 +98,10 @@ class RuntimeWorld:
     def __init__(
         self,
         name: str,
-        data_dir: Path,
+        data_dir: Path | None,
         tls: TlsMaterial | None = None,
         *,
+        cluster: str = LOCAL_CLUSTER,
         sink: Callable[[float, Event], None] | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
@@ -114,10 +118,19 @@ class RuntimeWorld:
         if tls is not None:
             tls.check_name(name)
         self._client_ssl = tls.client_context() if tls is not None else None
-        self._directory = DataDirectory(data_dir, tls.cluster if tls else LOCAL_CLUSTER, name)
-        self.epoch = self._directory.epoch
+        self.cluster = tls.cluster if tls is not None else cluster
+        self.epoch = 0
         """How often this data directory was started, this start included."""
-        self.disk = RuntimeDisk(self._directory.files, self.loop, self.guard)
+        self.uid = ""
+        """Name of the data directory itself."""
+        self.disk: Disk
+        self._directory: DataDirectory | None = None
+        self._files: RuntimeDisk | None = None
+        if data_dir is not None:
+            self._directory = DataDirectory(data_dir, self.cluster, name)
+            self.epoch = self._directory.epoch
+            self.uid = self._directory.uid
+            self.disk = self._files = RuntimeDisk(self._directory.files, self.loop, self.guard)
         self._node: Node | None = None
         self._sink = sink
         self._links: dict[RuntimeLink, None] = {}
@@ -187,8 +200,10 @@ class RuntimeWorld:
                 task.cancel()
         if self._offload_thread is not None:
             self._offload_thread.shutdown(wait=False, cancel_futures=True)
-        await self.disk.close()
-        self._directory.close()
+        if self._files is not None:
+            await self._files.close()
+        if self._directory is not None:
+            self._directory.close()
         if not self.halted.done():
             self.halted.set_result(reason)
 
@@ -309,6 +324,9 @@ class RuntimeWorld:
         except TimeoutError:
             self.counters["dial-failed"] += 1
             link.fail("connect: no answer in time")
+        except ssl.SSLCertVerificationError:
+            self.counters["wrong-authority"] += 1
+            link.fail(WRONG_AUTHORITY)
         except OSError as error:
             self.counters["dial-failed"] += 1
             link.fail(f"connect: {str(error) or type(error).__name__}")

@@ -18,6 +18,7 @@ from swell.simulation.faults import (
     ClockSkew,
     Clog,
     Crash,
+    DiskFlip,
     DiskSlow,
     Fault,
     LatencySpike,
@@ -109,6 +110,8 @@ class Swarm:
     kinds: tuple[str, ...] = tuple(KINDS)
     spared: frozenset[str] = field(default_factory=frozenset)
     """Processes that no process or disk fault strikes."""
+    returning: frozenset[str] = field(default_factory=frozenset)
+    """Processes that come back from every crash."""
     disks: tuple[str, ...] = ()
     """Processes with something on their disk: the only victims of disk faults, if given."""
     down_max: int = 0
@@ -129,6 +132,9 @@ class Swarm:
                 break
             fault_class = KINDS[rng.choice(picked)]
             begin_s, end_s = self._times(rng, fault_class, patience / ATTEMPTS)
+            if fault_class is DiskFlip:
+                # Its process may refuse to start again, and could not suffer anything else.
+                end_s = self.heal_s
             fault: Fault
             if issubclass(fault_class, ProcessFault):
                 on_disk = fault_class.kind.startswith("disk-") and self.disks
@@ -140,6 +146,7 @@ class Swarm:
                 fault = self._process_fault(rng, fault_class, victim)
                 if (
                     isinstance(fault, Crash)
+                    and victim not in self.returning
                     and len(dead) < self.deaths_max
                     and rng.random() < 0.5
                     # Another fault of the same victim would not take effect.

@@ -13,7 +13,7 @@ from random import Random
 from swell.node import Node
 from swell.overlay.matchers import ADDRESS, BROADCAST, KEY, TOPIC
 from swell.overlay.overlay import Overlay
-from swell.settings import OverlaySettings, Settings
+from swell.settings import DirectorySettings, OverlaySettings, Settings
 from swell.simulation.checkers.delivery import DeliveryChecker
 from swell.simulation.checkers.migration import MigrationChecker
 from swell.simulation.checkers.topology import diameter, problems
@@ -33,8 +33,12 @@ TRAFFIC_EVERY_S = 0.15
 TOPICS = (b"alpha", b"beta", b"gamma")
 
 
-def settings() -> Settings:
-    return Settings(overlay=OverlaySettings(connections=CONNECTIONS, report_interval_s=2.0))
+def settings(rng: Random) -> Settings:
+    """Small zones; in some runs they retire hastily, so that nodes move as well."""
+    return Settings(
+        overlay=OverlaySettings(connections=CONNECTIONS, report_interval_s=2.0),
+        directory=DirectorySettings(retire_after_s=rng.choice((5.0, 60.0))),
+    )
 
 
 class Mixed:
@@ -44,7 +48,7 @@ class Mixed:
         self.result = Result("mixed", seed)
         self.simulation = Simulation(seed)
         self._rng = derive(seed, "mixed")
-        self.fleet = Fleet(self.simulation, settings(), bugs)
+        self.fleet = Fleet(self.simulation, settings(self._rng), bugs)
         self.fleet.on_start = self._on_start
         self.delivery = DeliveryChecker(self.simulation)
         self.migration = MigrationChecker(self.simulation)
@@ -82,6 +86,8 @@ class Mixed:
             sites,
             begin_s,
             begin_s + FAULTS_S,
+            minimum=8,
+            returning=frozenset({self.fleet.voter}),
             disks=(self.fleet.voter,),
             deaths_max=self._rng.randint(0, 2),
         )

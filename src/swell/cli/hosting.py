@@ -1,0 +1,139 @@
+"""Running nodes in this process: one for `swell node`, several for a local cluster.
+
+Standard output carries two lines per node and nothing else: one when it listens, with its real
+address, one when it has joined. The log goes to standard error. `python -m swell.cli.hosting FILE`
+runs the nodes described in a file; it skips the parser of the command line, since a local cluster
+starts many of these at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from swell.errors import ConfigurationError, SwellError
+from swell.node import Node, NodeConfig
+from swell.runtime.identity import LOCAL_CLUSTER
+from swell.runtime.logs import configure_logging
+from swell.runtime.process import run
+from swell.runtime.security import TlsMaterial
+from swell.runtime.world import RuntimeWorld
+from swell.settings import Settings
+from swell.world import Address
+
+JOIN_PATIENCE_S = 5.0
+"""A node that has not joined after this time says so, and goes on trying."""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What it takes to start one node."""
+
+    name: str
+    site: str
+    data: str
+    host: str
+    port: int
+    directory: tuple[tuple[str, int], ...] = ()
+    """Addresses of the voters; none: this node's own."""
+    rack: str = ""
+    region: str = ""
+    voter: bool = False
+    cluster: str = LOCAL_CLUSTER
+    certificates: str = ""
+    """Directory with the node's key and certificates; empty: plain TCP on loopback."""
+    settings: Settings = Settings()
+
+
+class Hosting:
+    """Nodes of one process, from their start to the last one's end."""
+
+    def __init__(self, specs: Sequence[NodeSpec], json: bool) -> None:
+        self._specs = specs
+        self._json = json
+        self._nodes: list[Node] = []
+
+    def run(self) -> int:
+        """Until SIGTERM or SIGINT (0) or until every node has halted (1)."""
+        code = run(self._begin)
+        refusals = [node.refusal.sentence for node in self._nodes if node.refusal is not None]
+        if refusals:
+            raise ConfigurationError(refusals[0])
+        return code
+
+    async def _begin(self) -> list[RuntimeWorld]:
+        worlds: list[RuntimeWorld] = []
+        try:
+            for spec in self._specs:
+                self._start(spec, worlds)
+        except BaseException:
+            for world in worlds:
+                await world.stop()
+            raise
+        return worlds
+
+    def _start(self, spec: NodeSpec, worlds: list[RuntimeWorld]) -> None:
+        tls = TlsMaterial(Path(spec.certificates)) if spec.certificates else None
+        world = RuntimeWorld(spec.name, Path(spec.data), tls, cluster=spec.cluster)
+        worlds.append(world)
+        address = world.listen(spec.host, spec.port)
+        voters = tuple(Address(*voter) for voter in spec.directory)
+        node = Node(
+            world,
+            NodeConfig(
+                name=spec.name,
+                cluster=world.cluster,
+                site=spec.site,
+                rack=spec.rack,
+                region=spec.region,
+                address=address,
+                directory=voters or (address,),
+                epoch=world.epoch,
+                uid=world.uid,
+                voter=spec.voter or not voters,
+                settings=spec.settings,
+            ),
+        )
+        self._nodes.append(node)
+        node.on_joined = lambda: self._say_joined(node)
+        self._say(
+            f"{spec.name} listening on {address}",
+            {"event": "listening", "node": spec.name, "address": str(address)},
+        )
+        world.start(node)
+        node.start()
+        world.call_later(JOIN_PATIENCE_S, lambda: _warn_unjoined(world, node))
+
+    def _say_joined(self, node: Node) -> None:
+        me = node.me()
+        self._say(
+            f"{me.name} joined as node {me.id} of zone {me.zone}",
+            {"event": "joined", "node": me.name, "id": me.id, "zone": me.zone, "epoch": me.epoch},
+        )
+
+    def _say(self, text: str, fields: dict[str, str | int]) -> None:
+        print(msgspec.json.encode(fields).decode() if self._json else text, flush=True)
+
+
+def _warn_unjoined(world: RuntimeWorld, node: Node) -> None:
+    if node.overlay is None:
+        directory = ", ".join(map(str, node.config.directory))
+        world.log.warning("not joined yet: no answer from the directory", directory=directory)
+
+
+def main() -> int:
+    """Run the nodes listed in the JSON file that is the only argument."""
+    configure_logging()
+    try:
+        specs = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=list[NodeSpec])
+        return Hosting(specs, json=True).run()
+    except SwellError as error:
+        structlog.get_logger().error(str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""`swell node`: run one node until it is told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from swell.cli.hosting import Hosting, NodeSpec
+from swell.cli.target import parse_address, parse_addresses
+from swell.errors import ConfigurationError
+from swell.ids import check_name
+from swell.runtime.identity import LOCAL_CLUSTER
+from swell.runtime.logs import configure_logging
+from swell.settings import Settings
+
+PRESETS = {
+    "data-centre": Settings,
+    "wide-area": Settings.wide_area,
+    "local": Settings.local,
+}
+
+
+def node(
+    name: Annotated[str, typer.Option(help="Name of the node, unique in its cluster.")],
+    site: Annotated[str, typer.Option(help="Where it is: a data centre, an edge site.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Its data directory.")],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where it listens; port 0 takes a free one.")
+    ] = "127.0.0.1:0",
+    directory: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT,…", help="Voters of the directory. Without it: this node itself."
+        ),
+    ] = "",
+    voter: Annotated[bool, typer.Option("--voter", help="Serve the directory as well.")] = False,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR|ID",
+            help="Directory with this node's certificates (`swell cluster issue`), or the id of a "
+            "local cluster without TLS.",
+        ),
+    ] = LOCAL_CLUSTER,
+    rack: Annotated[str, typer.Option(help="Its failure domain inside the site.")] = "",
+    region: Annotated[str, typer.Option(help="Small sites of one region may share a zone.")] = "",
+    settings: Annotated[
+        str, typer.Option(metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file.")
+    ] = "data-centre",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    json: Annotated[bool, typer.Option("--json", help="Ready lines and log as JSON.")] = False,
+) -> None:
+    """Run one node until SIGTERM or Ctrl-C.
+
+    Prints one line when it listens and one when it has joined; its log goes to standard error.
+    """
+    if log_level not in ("debug", "info", "warning", "error"):
+        raise ConfigurationError("--log-level must be debug, info, warning or error")
+    configure_logging(log_level, json)
+    host, port = parse_address(listen, port_min=0)
+    certificates = cluster if Path(cluster).is_dir() else ""
+    if not certificates and "/" in cluster:
+        raise ConfigurationError(
+            f"--cluster {cluster} is not a directory: make it with `swell cluster issue`"
+        )
+    spec = NodeSpec(
+        name=check_name(name, "node name"),
+        site=check_name(site, "site"),
+        rack=check_name(rack, "rack") if rack else "",
+        region=check_name(region, "region") if region else "",
+        data=str(data),
+        host=host,
+        port=port,
+        directory=tuple(parse_addresses(directory)) if directory else (),
+        voter=voter,
+        cluster=cluster,
+        certificates=certificates,
+        settings=load_settings(settings),
+    )
+    raise typer.Exit(Hosting([spec], json).run())
+
+
+def load_settings(text: str) -> Settings:
+    """A preset by name, or a TOML file that changes some of the defaults."""
+    if text in PRESETS:
+        return PRESETS[text]()
+    try:
+        return msgspec.toml.decode(Path(text).read_bytes(), type=Settings)
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"--settings {text} is neither a file nor one of {', '.join(PRESETS)}"
+        ) from None
+    except (msgspec.DecodeError, OSError) as error:
+        raise ConfigurationError(f"cannot read settings from {text}: {error}") from None

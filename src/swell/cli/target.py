@@ -1,0 +1,77 @@
+"""Which cluster a command talks to: the local one of a directory, or one given by address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from swell.client.facade import request
+from swell.errors import ConfigurationError
+from swell.runtime.identity import LOCAL_CLUSTER
+from swell.runtime.security import TlsMaterial
+from swell.world import Address
+
+DEFAULT_DIR = Path(".swell")
+
+DirOption = Annotated[
+    Path, typer.Option("--dir", metavar="DIR", help="Directory of the local cluster.")
+]
+ConnectOption = Annotated[
+    str,
+    typer.Option("--connect", metavar="HOST:PORT,…", help="Nodes to ask, instead of --dir."),
+]
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="DIR|ID",
+        help="With --connect: directory of certificates, or the id of a cluster without TLS.",
+    ),
+]
+NodeOption = Annotated[str, typer.Option("--node", help="Ask this node.")]
+FromOption = Annotated[str, typer.Option("--from", help="Ask this node to do it.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class Target:
+    """Where requests go."""
+
+    def __init__(
+        self, addresses: Sequence[Address], cluster: str, tls: TlsMaterial | None = None
+    ) -> None:
+        self.addresses = addresses
+        self.cluster = cluster
+        self.tls = tls
+
+    def ask(self, operation: str, deadline_s: float = 10.0, **arguments: Any) -> dict[str, Any]:
+        """One request to the first node that answers."""
+        return request(
+            self.addresses, self.cluster, operation, arguments, tls=self.tls, deadline_s=deadline_s
+        )
+
+
+def find_target(dir: Path, connect: str, cluster: str, node: str = "") -> Target:
+    """The target that the options of a command describe; `node` first among a local cluster's."""
+    if connect:
+        if Path(cluster).is_dir():
+            tls = TlsMaterial(Path(cluster))
+            return Target(parse_addresses(connect), tls.cluster, tls)
+        return Target(parse_addresses(connect), cluster or LOCAL_CLUSTER)
+    from swell.cli.localcluster import LocalCluster
+
+    return LocalCluster.load(dir).target(node)
+
+
+def parse_address(text: str, port_min: int = 1) -> Address:
+    """HOST:PORT; the host of an IPv6 address may stand in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not port_min <= int(port) <= 65535:
+        raise ConfigurationError(f"{text!r} is not an address: write HOST:PORT")
+    return Address(host.strip("[]"), int(port))
+
+
+def parse_addresses(text: str) -> list[Address]:
+    return [parse_address(part.strip()) for part in text.split(",")]

@@ -1,0 +1,1 @@
+"""What people and programs may ask of a node: status, members, the overlay, ping, broadcast."""
