@@ -134,6 +134,7 @@ def test_broadcast_reaches_everybody_in_three_hops(client: Asker) -> None:
     answer = client.ask("broadcast", text="hello")
     assert sorted(one["name"] for one in answer["reached"]) == list(NAMES)
     assert answer["unreached"] == []
+    assert answer["duplicates"] == 0
     assert 2 <= answer["max_hops"] <= 3
     assert len(answer["tree"]) == len(NAMES) - 1
     parents = {child: parent for parent, child in answer["tree"]}

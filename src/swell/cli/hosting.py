@@ -8,6 +8,7 @@ starts many of these at once.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +16,13 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from swell.errors import ConfigurationError, SwellError
+from swell.errors import SwellError
 from swell.node import Node, NodeConfig
 from swell.runtime.identity import LOCAL_CLUSTER
 from swell.runtime.logs import configure_logging
 from swell.runtime.process import run
 from swell.runtime.security import TlsMaterial
-from swell.runtime.world import RuntimeWorld
+from swell.runtime.world import STOPPED, RuntimeWorld
 from swell.settings import Settings
 from swell.world import Address
 
@@ -54,14 +55,13 @@ class Hosting:
     def __init__(self, specs: Sequence[NodeSpec], json: bool) -> None:
         self._specs = specs
         self._json = json
-        self._nodes: list[Node] = []
+        self._halted: list[str] = []
 
     def run(self) -> int:
         """Until SIGTERM or SIGINT (0) or until every node has halted (1)."""
         code = run(self._begin)
-        refusals = [node.refusal.sentence for node in self._nodes if node.refusal is not None]
-        if refusals:
-            raise ConfigurationError(refusals[0])
+        if code:
+            raise SwellError(self._halted[-1] if self._halted else "every node has halted")
         return code
 
     async def _begin(self) -> list[RuntimeWorld]:
@@ -97,7 +97,7 @@ class Hosting:
                 settings=spec.settings,
             ),
         )
-        self._nodes.append(node)
+        world.halted.add_done_callback(lambda halted: self._on_halted(world, node, halted))
         node.on_joined = lambda: self._say_joined(node)
         self._say(
             f"{spec.name} listening on {address}",
@@ -106,6 +106,14 @@ class Hosting:
         world.start(node)
         node.start()
         world.call_later(JOIN_PATIENCE_S, lambda: _warn_unjoined(world, node))
+
+    def _on_halted(self, world: RuntimeWorld, node: Node, halted: asyncio.Future[str]) -> None:
+        """One node has ended. The last one's reason is the command's own error, not a log line."""
+        reason = halted.result() if node.refusal is None else node.refusal.sentence
+        if halted.result() != STOPPED:
+            self._halted.append(reason)
+            if len(self._halted) < len(self._specs):
+                world.log.error("halted", reason=reason)
 
     def _say_joined(self, node: Node) -> None:
         me = node.me()

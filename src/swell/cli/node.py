@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from swell.cli.hosting import Hosting, NodeSpec
-from swell.cli.target import parse_address, parse_addresses
+from swell.cli.target import certificates_in, parse_address, parse_addresses
 from swell.errors import ConfigurationError
 from swell.ids import check_name
 from swell.runtime.identity import LOCAL_CLUSTER
@@ -61,11 +61,6 @@ def node(
         raise ConfigurationError("--log-level must be debug, info, warning or error")
     configure_logging(log_level, json)
     host, port = parse_address(listen, port_min=0)
-    certificates = cluster if Path(cluster).is_dir() else ""
-    if not certificates and "/" in cluster:
-        raise ConfigurationError(
-            f"--cluster {cluster} is not a directory: make it with `swell cluster issue`"
-        )
     spec = NodeSpec(
         name=check_name(name, "node name"),
         site=check_name(site, "site"),
@@ -77,7 +72,7 @@ def node(
         directory=tuple(parse_addresses(directory)) if directory else (),
         voter=voter,
         cluster=cluster,
-        certificates=certificates,
+        certificates=certificates_in(cluster),
         settings=load_settings(settings),
     )
     raise typer.Exit(Hosting([spec], json).run())

@@ -31,6 +31,11 @@ def zone_colour(zone: int) -> str:
     return ZONE_COLOURS[(zone - 1) % len(ZONE_COLOURS)]
 
 
+def by_name(name: str) -> tuple[int, str]:
+    """Sorts a2 before a10."""
+    return len(name), name
+
+
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.pad_edge = False
@@ -46,7 +51,7 @@ def members_table(result: Mapping[str, Any]) -> Table:
         title, "name", "id>>", "site", "rack", "state", "linked", "zone links>>", "starts>>",
         "address",
     )  # fmt: skip
-    for member in result["members"]:
+    for member in sorted(result["members"], key=lambda member: by_name(member["name"])):
         name = escape(member["name"])
         if member["delegate"]:
             name = f"[bold]{name}[/bold] [dim]delegate[/dim]"
@@ -78,7 +83,7 @@ def nodes_table(graph: Mapping[str, Any]) -> Table:
     table = _table("Overlay", "zone>>", "node", "id>>", "site", "rack", "state", "clique links>>",
                    "links to other zones", "address")  # fmt: skip
     last = None
-    for node in sorted(graph["nodes"], key=lambda node: (node["zone"], node["id"])):
+    for node in sorted(graph["nodes"], key=lambda node: (node["zone"], *by_name(node["name"]))):
         if last not in (None, node["zone"]):
             table.add_section()
         last = node["zone"]
@@ -101,7 +106,8 @@ def zones_table(graph: Mapping[str, Any]) -> Table:
     table = _table("Zones", "zone>>", "site", "nodes>>", "delegate", "members", "linked to zones")
     for zone in graph["zones"]:
         number = zone["id"]
-        members = [node["name"] for node in graph["nodes"] if node["zone"] == number]
+        names = [node["name"] for node in graph["nodes"] if node["zone"] == number]
+        members = sorted(names, key=by_name)
         others = [
             other
             for link in graph["links"]

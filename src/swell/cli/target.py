@@ -56,13 +56,26 @@ class Target:
 def find_target(dir: Path, connect: str, cluster: str, node: str = "") -> Target:
     """The target that the options of a command describe; `node` first among a local cluster's."""
     if connect:
-        if Path(cluster).is_dir():
-            tls = TlsMaterial(Path(cluster))
+        certificates = certificates_in(cluster)
+        if certificates:
+            tls = TlsMaterial(Path(certificates))
             return Target(parse_addresses(connect), tls.cluster, tls)
         return Target(parse_addresses(connect), cluster or LOCAL_CLUSTER)
     from swell.cli.localcluster import LocalCluster
 
     return LocalCluster.load(dir).target(node)
+
+
+def certificates_in(cluster: str) -> str:
+    """The value of --cluster if it names a directory of certificates; empty if it is an id."""
+    if (Path(cluster) / "node.pem").exists():
+        return cluster
+    if "/" in cluster:
+        raise ConfigurationError(
+            f"--cluster {cluster} is not a directory with a node's certificates: "
+            "make it with `swell cluster issue`"
+        )
+    return ""
 
 
 def parse_address(text: str, port_min: int = 1) -> Address:

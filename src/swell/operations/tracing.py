@@ -211,6 +211,7 @@ class Broadcast:
         self._text = call.text("text", TEXT_LENGTH_MAX)
         self._contacts: dict[int, Contact] = {}
         self._paths: dict[int, tuple[int, ...]] = {}
+        self._duplicates = 0
         self._sent_at = 0.0
         self._last_at = 0.0
         self._sequence = 0
@@ -241,6 +242,8 @@ class Broadcast:
         self._check(overlay.me)
 
     def _on_traced(self, traced: Traced) -> None:
+        if traced.path[-1] in self._paths:
+            self._duplicates += 1
         self._paths.setdefault(traced.path[-1], traced.path)
         self._last_at = self._call.host.world.now()
         self._check(self._call.host.me())
@@ -270,6 +273,7 @@ class Broadcast:
                 "text": self._text,
                 "reached": reached,
                 "unreached": [n for node, n in sorted(names.items()) if node not in self._paths],
+                "duplicates": self._duplicates,
                 "max_hops": max(len(path) - 1 for path in self._paths.values()),
                 "tree": [one["path"][-2:] for one in reached if one["hops"]],
                 "took_ms": round(1000.0 * (self._last_at - self._sent_at), 3),

@@ -42,6 +42,8 @@ class Clique:
         self._listener = listener
         self._counters = counters
         self.up: dict[int, Session] = {}
+        self.version = 0
+        """Grows whenever a link comes or goes."""
         self._wanted: dict[int, Contact] = {}
         self._dialing: dict[int, Session] = {}
         self._retries: dict[int, Timer] = {}
@@ -72,6 +74,7 @@ class Clique:
         for table in (self._dialing, self.up):
             session = table.pop(member, None)
             if session is not None:
+                self.version += 1
                 session.close(reason="member-gone")
 
     def send(self, member: int, frame: bytes, plane: Plane = Plane.CONTROL) -> bool:
@@ -114,6 +117,7 @@ class Clique:
                 return
             existing.close(reason="replaced")
         self.up[peer.id] = session
+        self.version += 1
         self._wanted[peer.id] = peer
         self._listener.on_clique_up(peer)
 
@@ -124,6 +128,7 @@ class Clique:
             self._retry_later(member)
         if session.contact is not None and self.up.get(session.contact.id) is session:
             del self.up[session.contact.id]
+            self.version += 1
             self._retry_later(session.contact.id)
             self._listener.on_clique_down(session.contact.id)
 

@@ -123,6 +123,25 @@ class Multicast:
             self._deliver(decode_routed(frame))
         return message
 
+    def send_ways(
+        self, matcher: int, target: bytes, port: int, payload: bytes, zone: int, ways: Iterable[int]
+    ) -> MessageId:
+        """Send one message to `zone` through each of the zones `ways` at once, `zone` itself
+        meaning the direct link; none of the copies tries another way when it fails."""
+        message = self.next_id()
+        frame = encode_routed(message, self._me.zone, matcher, port, target, payload)
+        self._world.emit(MulticastEvent(*message, "mesh"))
+        plane = _plane(port)
+        for way in ways:
+            if way != zone:
+                tried = (way,) * self._settings.detour_tries
+                self._send_detour(Detour(self._me.zone, way, zone, False, tried, frame), plane)
+            elif zone in self._zonelinks.mine:
+                self._to_zone(zone, frame, plane)
+            else:
+                self._to_members((self._holder(zone),), frame, plane)
+        return message
+
     def _holder(self, zone: int) -> int:
         """A member with a link to the zone that this node can reach, or 0."""
         for member in self._zonelinks.holders.get(zone, ()):
@@ -224,9 +243,9 @@ class Multicast:
             return
         via = ways[self._world.rng.randrange(len(ways))]
         self._counters["detour"] += 1
-        self.send_detour(Detour(self._me.zone, via, zone, False, (*tried, via), frame), plane)
+        self._send_detour(Detour(self._me.zone, via, zone, False, (*tried, via), frame), plane)
 
-    def send_detour(self, detour: Detour, plane: Plane) -> None:
+    def _send_detour(self, detour: Detour, plane: Plane) -> None:
         """Put a detour on its way from this zone to its intermediate zone."""
         frame = encode_detour(detour)
         if detour.via in self._zonelinks.mine:

@@ -31,6 +31,7 @@ from swell.overlay.matchers import (
     TopicMatcher,
 )
 from swell.overlay.members import Members
+from swell.overlay.mesh import Mesh
 from swell.overlay.multicast import Multicast
 from swell.overlay.opening import HANDOVER, Openings
 from swell.overlay.rebalancing import Rebalancing
@@ -73,6 +74,7 @@ class Overlay:
         self._settings = settings
         self._counters = counters
         self._clique_timer: Timer | None = None
+        self._gaps: tuple[tuple[object, ...], tuple[int, ...]] | None = None
         self._zones: tuple[View, object, list[int]] | None = None
         self._ring: tuple[tuple[int, int, int], TwoLevelRing] | None = None
         self.coordinates = CoordinateClient(settings.coordinates, world.rng)
@@ -95,6 +97,9 @@ class Overlay:
         self.multicast = Multicast(*parts, counters, ledger, bugs)
         self.requests = Requests(world, me, self.multicast, counters)
         self.requests.answer(SOME_MEMBERS, lambda question, body: self._some_members_now())
+        self.mesh = Mesh(
+            world, me, self.multicast, self.requests, self.zonelinks, settings.request_timeout_s
+        )
         self.interest = InterestAggregate(
             world, me, sessions, self.clique, self._publish, self._announce,
             self.is_delegate, counters,
@@ -106,7 +111,7 @@ class Overlay:
             self.zonelinks,
             self.coordinate,
             self.on_rtt,
-            self.recovery.lost,
+            self.gaps,
             self.interest.version,
             self.interest.on_probe,
             self._on_silent,
@@ -170,6 +175,21 @@ class Overlay:
             zones.pop(self.me.zone, None)
             self._zones = (self.view, holders, list(zones))
         return self._zones[2]
+
+    def gaps(self) -> tuple[int, ...]:
+        """Zones that this node cannot help a message to: no member it reaches has a link there."""
+        stamp = (self.zonelinks.holders, self.other_zones(), self.clique.version)
+        known = self._gaps
+        if known is None or any(a is not b for a, b in zip(known[0], stamp, strict=True)):
+            up, mine = self.clique.up, self.zonelinks.mine
+            holders = self.zonelinks.holders
+            lost = tuple(
+                zone
+                for zone in stamp[1]
+                if zone not in mine and not any(m in up for m in holders.get(zone, ()))
+            )
+            known = self._gaps = (stamp, lost)
+        return known[1]
 
     def coordinate(self) -> Coordinate:
         return self.coordinates.coordinate

@@ -45,6 +45,8 @@ from swell.wire.limits import FIRST_FRAME_S_MAX, HANDSHAKE_S_MAX
 from swell.world import WRONG_AUTHORITY, Address, Disk, Node
 
 OFFLOADS_MAX = 1024
+STOPPED = "stopped"
+"""What `halted` says after a clean stop."""
 PROBES_MAX = 256
 
 
@@ -178,14 +180,14 @@ class RuntimeWorld:
         if self._links:
             self._no_links.clear()
             await self._no_links.wait()  # each drain has its deadline
-        await self._release("stopped")
+        await self._release(STOPPED)
 
     def halt(self, reason: str) -> None:
         """Stop this node now; no callback runs afterwards."""
         if self._silenced:
             return
         self._silenced = True
-        self.log.error("halted", reason=reason)
+        self.log.debug("halted", reason=reason)  # told by whoever waits for `halted`
         for listener in self._listeners:
             listener.close()
         for link in list(self._links):
