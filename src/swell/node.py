@@ -59,7 +59,7 @@ class Node:
         self.on_joined: Callable[[], None] = lambda: None
         self.refusal: JoinRefused | None = None
         self._report_timer: Timer | None = None
-        self._moving = False
+        self._move_timer: Timer | None = None
         self._ledger = Ledger(config.settings.overlay.duplicate_window)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
         self.service: DirectoryService | None = None
@@ -114,7 +114,6 @@ class Node:
         )
         self.overlay = overlay
         self.operations.attach(overlay)
-        self._moving = False
         self.world.emit(Started(reply.contact.id, reply.contact.zone, reply.contact.epoch))
         overlay.start(reply.members, [(b.zone, b.contacts) for b in reply.bootstrap], reply.view)
         self._report_later()
@@ -126,20 +125,24 @@ class Node:
 
     def stop(self) -> None:
         """Leave: to the others it is the same as a failure, only sooner known."""
-        if self._report_timer is not None:
-            self._report_timer.cancel()
+        self._cancel_timers()
         self.directory.stop()
         if self.overlay is not None:
             self.overlay.stop()
         self.sessions.close_all("stopped")
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._report_timer, self._move_timer):
+            if timer is not None:
+                timer.cancel()
+        self._move_timer = None
 
     def move(self) -> None:
         """Leave the zone and join again elsewhere."""
         overlay = self.overlay
         if overlay is None:
             return
-        if self._report_timer is not None:
-            self._report_timer.cancel()
+        self._cancel_timers()
         overlay.stop()
         self.overlay = None
         self.counters["moved"] += 1
@@ -162,11 +165,10 @@ class Node:
         elif overlay.is_delegate():
             alive = tuple((contact.id, contact.epoch) for contact in overlay.members.alive())
             report = ZoneReport(overlay.me.zone, alive, overlay.view.epoch)
-            self.directory.report(report, self._on_report_reply)
+            self.directory.report(report, lambda reply: self._on_report_reply(overlay, reply))
 
-    def _on_report_reply(self, reply: ReportReply) -> None:
-        overlay = self.overlay
-        if overlay is None:
+    def _on_report_reply(self, overlay: Overlay, reply: ReportReply) -> None:
+        if overlay is not self.overlay:
             return
         if reply.view is not None:
             overlay.set_view(reply.view)
@@ -177,9 +179,9 @@ class Node:
             self._move_later()
 
     def _move_later(self) -> None:
-        if not self._moving:
-            self._moving = True
-            self.world.call_later(MOVE_STAGGER_S * self.world.rng.random(), self.move)
+        if self._move_timer is None:
+            delay_s = MOVE_STAGGER_S * self.world.rng.random()
+            self._move_timer = self.world.call_later(delay_s, self.move)
 
     # The world's side.
 

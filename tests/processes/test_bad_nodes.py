@@ -31,7 +31,7 @@ def _unharmed(request: pytest.FixtureRequest) -> Iterator[None]:
     name = "secure" if "secure" in request.fixturenames else "cluster"
     cluster: LocalCluster = request.getfixturevalue(name)
     yield
-    graph = cluster.ask("overlay")
+    graph = cluster.graph()
     assert places(graph) == places(cluster.facts)
     assert unsound(graph, cluster.pids) == []
 

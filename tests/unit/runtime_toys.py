@@ -1,8 +1,13 @@
-"""A tiny real protocol and a bare peer, to try the runtime with."""
+"""A tiny real protocol and a bare peer, to try the runtime with.
+
+`python -m tests.unit.runtime_toys NAME DATA_DIR PORT` runs it as a process of its own, which
+prints one line with its port when it is ready.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +15,9 @@ from typing import Any
 
 import uvloop
 
-from swell.errors import WireError
+from swell.errors import SwellError, WireError
+from swell.runtime import process
+from swell.runtime.logs import configure_logging
 from swell.runtime.security import TlsMaterial
 from swell.runtime.world import Deadlines, RuntimeWorld
 from swell.wire.codec import TYPE_OFFSET, frame
@@ -147,3 +154,28 @@ async def raw_peer(address: Address) -> AsyncIterator[RawPeer]:
     finally:
         writer.transport.abort()
         await asyncio.sleep(0)
+
+
+def main() -> int:
+    name, data_dir, port = sys.argv[1:]
+    configure_logging()
+
+    async def begin() -> list[RuntimeWorld]:
+        world = RuntimeWorld(name, Path(data_dir))
+        address = world.listen(HOST, int(port))
+        node = EchoNode()
+        world.start(node)
+        if name == "halting":
+            world.call_later(0.0, lambda: world.halt("as asked for"))
+        print("ready", address.port, flush=True)
+        return [world]
+
+    try:
+        return process.run(begin)
+    except SwellError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

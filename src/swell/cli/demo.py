@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from swell.cli.inspect import console
-from swell.cli.local import await_whole
+from swell.cli.local import await_whole, exit_on_sigterm
 from swell.cli.localcluster import LocalCluster
 from swell.cli.tables import arrows, broadcast_tree, nodes_table, ping_table, zones_table
 from swell.errors import SwellError, UnavailableError
@@ -21,8 +22,9 @@ from swell.operations.zones import problems
 
 SITES = 2
 NODES = 8
+VOTER = "a1"
 STEP_S = 30.0
-SETTLE_S = 10.0
+SETTLE_S = 6.0
 POLL_S = 0.05
 
 
@@ -32,6 +34,7 @@ def demo(
     ] = False,
 ) -> None:
     """Start 8 nodes in 2 sites, trace messages, kill a node and watch the overlay heal."""
+    exit_on_sigterm()
     out = console()
     path = Path(tempfile.mkdtemp(prefix="swell-demo-"))
     cluster = LocalCluster.create(path, SITES, NODES)
@@ -61,10 +64,8 @@ def _show(cluster: LocalCluster, out: Console) -> None:
     graph = await_whole(cluster)
     out.print(nodes_table(graph))
     _fact(out, f"complete after {time.monotonic() - begun:.1f} s")
-    _fact(
-        out, "in a zone everybody is linked to everybody, and every two zones have one link between"
-    )
-    _fact(out, "them, so that no two nodes are further apart than three hops")
+    _fact(out, "everybody is linked to everybody in a zone, and every two zones have one link:")
+    out.print("  no two nodes are further apart than three hops")
 
     source, victim, far = _cast(graph)
     _headline(out, 2, f"A broadcast from {source} takes at most 3 hops")
@@ -92,10 +93,10 @@ def _show(cluster: LocalCluster, out: Console) -> None:
 def _cast(graph: dict[str, Any]) -> tuple[str, str, str]:
     """Who plays what: a source, the victim that holds the link between its zone and the source's,
     and a node far from the source. Never the directory's only voter."""
-    (link,) = (link for link in graph["links"] if link["kind"] == "inter-zone")
+    link = next(link for link in graph["links"] if link["kind"] == "inter-zone")
     zone_of = {node["name"]: node["zone"] for node in graph["nodes"]}
     ends = (link["a"], link["b"])
-    victim = max(ends, key=lambda name: zone_of[name])
+    victim = next(name for name in ends if zone_of[name] != zone_of[VOTER])
     source = next(name for name in zone_of if name not in ends and zone_of[name] != zone_of[victim])
     far = next(name for name in zone_of if name not in ends and zone_of[name] == zone_of[victim])
     return source, victim, far
@@ -175,7 +176,7 @@ def _await(condition: Callable[[], bool], status: Status, failure: str) -> None:
 
 def _headline(out: Console, number: int, text: str) -> None:
     out.print()
-    out.rule(f"[bold]{number}. {text}[/bold]", align="left", style="blue")
+    out.rule(Text(f"{number}. {text}", style="bold"), align="left", style="blue")
 
 
 def _fact(out: Console, text: str) -> None:

@@ -97,6 +97,9 @@ class Hosting:
                 settings=spec.settings,
             ),
         )
+        # One table for both, so that `status` shows whatever was dropped.
+        node.counters.update(world.counters)
+        world.counters = node.counters
         world.halted.add_done_callback(lambda halted: self._on_halted(world, node, halted))
         node.on_joined = lambda: self._say_joined(node)
         self._say(

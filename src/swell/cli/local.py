@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -24,14 +25,12 @@ DEFAULT_NODES = 8
 
 
 def up(
-    sites: Annotated[int | None, typer.Option(help="Number of sites  [default: 2]")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes in all  [default: 8]")] = None,
-    per_process: Annotated[
-        int | None, typer.Option(help="Nodes that share a process  [default: 1]")
-    ] = None,
+    sites: Annotated[int | None, typer.Option(help="Number of sites (2).")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes in all (8).")] = None,
+    per_process: Annotated[int | None, typer.Option(help="Nodes that share a process (1).")] = None,
     connections: Annotated[
         int | None,
-        typer.Option(help="c: links per node in a full overlay; sets the zone size  [default: 4]"),
+        typer.Option(help="c: links per node in a full overlay; sets the zone size (4)."),
     ] = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="Mutual TLS with an authority of its own.")
@@ -43,6 +42,7 @@ def up(
 
     A cluster that was stopped with `swell down` is started again, with its data.
     """
+    exit_on_sigterm()
     begun = time.monotonic()
     shape = {"sites": sites, "nodes": nodes, "per_process": per_process, "connections": connections}
     cluster = _find_or_create(dir, shape, tls)
@@ -129,6 +129,11 @@ def _find_or_create(dir: Path, shape: dict[str, int | None], tls: bool) -> Local
     if shape["per_process"] is not None:
         cluster.plan = msgspec.structs.replace(plan, per_process=shape["per_process"])
     return cluster
+
+
+def exit_on_sigterm() -> None:
+    """Let SIGTERM end this command like Ctrl-C does, so that it stops what it has started."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def await_whole(cluster: LocalCluster, quiet: bool = False) -> dict[str, Any]:

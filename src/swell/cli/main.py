@@ -64,7 +64,7 @@ def build(chosen: str | None) -> typer.Typer:
         if isinstance(target, typer.Typer):
             app.add_typer(target, name=name, help=command.summary)
         else:
-            app.command(name, help=command.summary)(target)
+            app.command(name)(target)  # its docstring says more than the line in the list
     return app
 
 

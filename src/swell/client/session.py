@@ -50,7 +50,7 @@ class Requester:
         self._session: Session | None = None
         self.counters: Counter[str] = Counter()
         self._sessions = Sessions(world, cluster, self._me, lambda: 0, self.counters)
-        self._sessions.handle(Response, self.on_response)
+        self._sessions.handle(Response, self.on_response, (LinkKind.CLIENT,))
 
     def _me(self) -> Contact:
         return Contact(0, self._world.name, "", "", 0, "", 0, 0)

@@ -8,6 +8,7 @@ Within those sizes the policy decides by rack who goes where.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -37,17 +38,17 @@ def zones_to_create(sizes: Sequence[int], arriving: int, zone_size: int) -> int:
     overfull = bool(sizes) and min(sizes) >= OVERFULL_FACTOR * zone_size
     if sizes and not overfull and (arriving <= room or 2 * arriving < zone_size):
         return 0
-    total = -(-(sum(sizes) + arriving) // zone_size)
-    return max(1, total - len(sizes))
+    return max(1, -(-(arriving - room) // zone_size))
 
 
 def fill(sizes: Mapping[int, int], arriving: int) -> dict[int, int]:
     """Zone → how many newcomers it gets, so that sizes end as equal as they can."""
-    sizes = dict(sizes)
+    heap = [(size, zone) for zone, size in sizes.items()]
+    heapq.heapify(heap)
     gets = dict.fromkeys(sizes, 0)
     for _ in range(arriving):
-        zone = min(sizes, key=lambda z: (sizes[z], z))
-        sizes[zone] += 1
+        size, zone = heap[0]
+        heapq.heapreplace(heap, (size + 1, zone))
         gets[zone] += 1
     return gets
 

@@ -61,11 +61,12 @@ class DirectoryClient:
         self._retry_s = RETRY_S
         self._retry: Timer | None = None
         self._idle: Timer | None = None
-        sessions.handle(JoinReply, self.on_join_reply)
-        sessions.handle(JoinRefused, self.on_join_refused)
-        sessions.handle(CandidatesReply, lambda s, m: self._answer(m.number, m.contacts))
-        sessions.handle(LookupReply, lambda s, m: self._answer(m.number, m.contact))
-        sessions.handle(ReportReply, lambda s, m: self._on_report(m))
+        kinds = (LinkKind.DIRECTORY,)
+        sessions.handle(JoinReply, self.on_join_reply, kinds)
+        sessions.handle(JoinRefused, self.on_join_refused, kinds)
+        sessions.handle(CandidatesReply, self.on_candidates, kinds)
+        sessions.handle(LookupReply, self.on_lookup, kinds)
+        sessions.handle(ReportReply, self.on_report, kinds)
 
     def join(
         self,
@@ -96,7 +97,8 @@ class DirectoryClient:
         self._ask(LookupRequest(self._number, name), done, None)
 
     def report(self, report: ZoneReport, done: Callable[[ReportReply], None]) -> None:
-        """Tell who is alive; no answer if the directory is away."""
+        """Tell who is alive; no answer if the directory is away. What others send on links to
+        this node, if it is a voter itself, is never taken for an answer."""
         self._on_report = done
         self._send(report)
 
@@ -122,6 +124,18 @@ class DirectoryClient:
         if waiting is not None:
             waiting[2].cancel()
             waiting[0](result)
+
+    def on_candidates(self, session: Session, reply: CandidatesReply) -> None:
+        if session is self._session:
+            self._answer(reply.number, reply.contacts)
+
+    def on_lookup(self, session: Session, reply: LookupReply) -> None:
+        if session is self._session:
+            self._answer(reply.number, reply.contact)
+
+    def on_report(self, session: Session, reply: ReportReply) -> None:
+        if session is self._session:
+            self._on_report(reply)
 
     def on_join_reply(self, session: Session, reply: JoinReply) -> None:
         if self._joining is not None and session is self._session:
@@ -201,5 +215,6 @@ def _final_refusal(session: Session, reason: str) -> JoinRefused | None:
         )
     refusal = session.refusal
     if refusal is not None and refusal.code in ("wrong-cluster", "wrong-identity"):
-        return JoinRefused(refusal.code, refusal.sentence)
+        sentence = f"the directory at {session.link.address} refuses: {refusal.sentence}"
+        return JoinRefused(refusal.code, sentence)
     return None

@@ -1,9 +1,9 @@
 """The directory's durable log: one voter's form of what a replicated log will be.
 
-Every record is `length u32 | crc32 u32 | payload`. `propose` appends and syncs; the record counts
-once `done` ran. Records that are proposed while a sync runs share the next one. A torn tail (the
-last record is incomplete) is cut at start; a bad record with valid ones behind it is rot, and a
-sync error is fatal: the node halts rather than answer from a state it may not have. When the log
+Every record is `length u32 | crc32 u32 | payload`, never empty. `propose` appends and syncs; the
+record counts once `done` ran. Records that are proposed while a sync runs share the next one. A
+torn tail (the last record is incomplete) is cut at start; a bad record with valid ones behind it
+is rot, and a sync error is fatal: the node halts rather than answer from a state it may not have. When the log
 is much longer than its state it is rewritten.
 """
 
@@ -33,7 +33,8 @@ def split(data: bytes) -> tuple[list[bytes], int, bool]:
         length, check = _head.unpack_from(data, position)
         end = position + _head.size + length
         payload = data[position + _head.size : end]
-        if length > RECORD_BYTES_MAX or len(payload) < length or crc32(payload) != check:
+        whole = 0 < length <= RECORD_BYTES_MAX and len(payload) == length
+        if not whole or crc32(payload) != check:
             return records, position, _valid_later(data, position + 1)
         records.append(payload)
         position = end
@@ -45,9 +46,9 @@ def _valid_later(data: bytes, start: int) -> bool:
     for position in range(start, len(data) - _head.size):
         length, check = _head.unpack_from(data, position)
         end = position + _head.size + length
-        if 0 < length <= RECORD_BYTES_MAX and end <= len(data):
-            if crc32(data[position + _head.size : end]) == check:
-                return True
+        whole = 0 < length <= RECORD_BYTES_MAX and end <= len(data)
+        if whole and crc32(data[position + _head.size : end]) == check:
+            return True
     return False
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from swell.overlay.contact import Contact
+from typing import Annotated
+
+from msgspec import Meta
+
+from swell.overlay.contact import Contact, Number, Port, Text
+from swell.overlay.membership_messages import Count
 from swell.overlay.view import View
 from swell.wire.codec import Message, message
+
+CANDIDATES_MAX = 64
 
 
 @message(48)
@@ -12,15 +19,15 @@ class JoinRequest(Message, frozen=True):
     """Give me an id and a zone. `uid` names my data directory: it tells a restart of the same
     node from another machine with the same name."""
 
-    name: str
-    uid: str
-    site: str
-    region: str
-    rack: str
-    host: str
-    port: int
-    epoch: int
-    leaving: int = 0
+    name: Text
+    uid: Text
+    site: Text
+    region: Text
+    rack: Text
+    host: Text
+    port: Port
+    epoch: Number
+    leaving: Number = 0
     """The zone this node is asked to leave, if it moves; else 0."""
 
 
@@ -43,7 +50,8 @@ class JoinReply(Message, frozen=True):
 
 @message(50)
 class JoinRefused(Message, frozen=True):
-    """Never: `name-in-use`, `stale-epoch`, `bad-name`. The node must not try again as it is."""
+    """Never: `name-in-use`, `stale-epoch`, `bad-name`, `wrong-identity`. The node must not try
+    again as it is."""
 
     code: str
     sentence: str
@@ -53,7 +61,7 @@ class JoinRefused(Message, frozen=True):
 class CandidatesRequest(Message, frozen=True):
     number: int
     zone: int
-    count: int
+    count: Annotated[int, Meta(ge=1, le=CANDIDATES_MAX)]
 
 
 @message(52)
@@ -79,8 +87,8 @@ class ZoneReport(Message, frozen=True):
     """A delegate tells who is alive in its zone: (id, epoch)."""
 
     zone: int
-    members: tuple[tuple[int, int], ...]
-    view_epoch: int
+    members: tuple[tuple[Number, Number], ...]
+    view_epoch: Count
 
 
 @message(56)

@@ -38,7 +38,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Numbers(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Opens a compacted log: the numbers already given out."""
+    """The numbers already given out, whatever the other records say: ends a compacted log."""
 
     next_node: int
     next_zone: int
@@ -98,7 +98,8 @@ class State:
 
     def apply(self, record: Record) -> None:
         self._view = None
-        self.epoch += 1
+        if not isinstance(record, Numbers):
+            self.epoch += 1
         match record:
             case Admitted():
                 self._admit(record)
@@ -112,9 +113,9 @@ class State:
                 for entry in self._entries(record.nodes):
                     self._forget(entry)
             case Numbers():
-                self.next_node = record.next_node
-                self.next_zone = record.next_zone
-                self.epoch = record.epoch
+                self.next_node = max(self.next_node, record.next_node)
+                self.next_zone = max(self.next_zone, record.next_zone)
+                self.epoch = max(self.epoch, record.epoch)
 
     def _admit(self, record: Admitted) -> None:
         contact = record.contact
@@ -157,8 +158,7 @@ class State:
         return self._view
 
     def snapshot(self) -> Iterable[Record]:
-        """Records that rebuild this state: the beginning of a compacted log."""
-        yield Numbers(self.next_node, self.next_zone, self.epoch)
+        """Records that rebuild this state, never more than were applied: a compacted log."""
         for entry in self.nodes.values():
             contact = entry.contact
             yield Admitted(contact, entry.uid, entry.region, self.zones[contact.zone].pool)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from swell.directory import assignment, records
 from swell.directory.assignment import Arrival
 from swell.directory.log import Log
@@ -26,7 +28,7 @@ from swell.directory.messages import (
     ReportReply,
     ZoneReport,
 )
-from swell.directory.records import Admitted, Down, Entry, Forgotten, Record, State, Up
+from swell.directory.records import Admitted, Down, Entry, Forgotten, Numbers, Record, State, Up
 from swell.errors import InvalidNameError
 from swell.ids import check_name
 from swell.overlay.contact import Contact
@@ -59,23 +61,29 @@ class DirectoryService:
         self._planning = False
         self._seen_at: dict[int, float] = {}
         self._small_since: dict[int, float] = {}
+        self._sweep_due = 0.0
         self.state = State()
+        kinds = (LinkKind.DIRECTORY,)
         sessions.accept(LinkKind.DIRECTORY, self)
-        sessions.handle(JoinRequest, self.on_join)
-        sessions.handle(CandidatesRequest, self.on_candidates)
-        sessions.handle(LookupRequest, self.on_lookup)
-        sessions.handle(ZoneReport, self.on_report)
+        sessions.handle(JoinRequest, self.on_join, kinds)
+        sessions.handle(CandidatesRequest, self.on_candidates, kinds)
+        sessions.handle(LookupRequest, self.on_lookup, kinds)
+        sessions.handle(ZoneReport, self.on_report, kinds)
 
     def start(self) -> None:
         """Read the log, then serve. Everybody gets the benefit of the doubt at first."""
 
         def opened(payloads: Sequence[bytes]) -> None:
-            for payload in payloads:
-                self.state.apply(records.decode(payload))
+            try:
+                for payload in payloads:
+                    self.state.apply(records.decode(payload))
+            except msgspec.DecodeError as error:
+                self._world.halt(f"the directory's log is of another version: {error}")
+                return
             now = self._world.now()
             self._seen_at = {node: now for node in self.state.nodes}
             self._ready = True
-            self._world.call_later(self._settings.sweep_interval_s, self._sweep)
+            self._sweep_later()
 
         self._log.open(opened)
 
@@ -115,8 +123,16 @@ class DirectoryService:
         try:
             check_name(request.name, "node name")
             check_name(request.site, "site")
+            for name, what in ((request.rack, "rack"), (request.region, "region")):
+                if name:
+                    check_name(name, what)
         except InvalidNameError as error:
             return JoinRefused("bad-name", str(error))
+        if request.name != session.peer.name:
+            return JoinRefused(
+                "wrong-identity",
+                f"{session.peer.name} asks to join as {request.name}: nodes join for themselves",
+            )
         entry = self._entry(request.name)
         if entry is None:
             return None
@@ -147,12 +163,19 @@ class DirectoryService:
         batch, self._joining = self._joining, {}
         newcomers: list[JoinRequest] = []
         admitted: list[Admitted] = []
-        for _, request in batch.values():
+        for session, request in list(batch.values()):
+            refusal = self._refuse(session, request)
             entry = self._entry(request.name)
-            if entry is not None and entry.uid == request.uid and not request.leaving:
+            if refusal is not None:
+                # The name was given to another node while this one waited.
+                del batch[request.name]
+                session.send(refusal)
+            elif entry is not None and _returns(entry, request):
                 admitted.append(self._readmit(entry, request))
             else:
                 newcomers.append(request)
+        if not batch:
+            return
         created, placed = self._place(newcomers)
         gone = [n for r in newcomers if (n := self.state.names.get(r.name)) and not r.leaving]
         changes: list[Record] = [Forgotten(tuple(gone))] if gone else []
@@ -171,7 +194,7 @@ class DirectoryService:
         self._log.propose([records.encode(change) for change in changes], durable)
 
     def _readmit(self, entry: Entry, request: JoinRequest) -> Admitted:
-        """The same node again, after a restart: same id, same zone."""
+        """The same node again, after a restart or a lost answer: same id, same zone."""
         old = entry.contact
         contact = Contact(
             old.id, old.name, request.site, request.rack, old.zone,
@@ -236,18 +259,20 @@ class DirectoryService:
             others = [info.id for info in self.state.view().zones if info.id < zone]
             members = sorted(self.state.zones[zone].nodes)
             for member, zones in assignment.partition(others, members).items():
-                lists[member] = [Bootstrap(z, tuple(self._sample(z))) for z in zones]
+                lists[member] = [
+                    Bootstrap(z, tuple(self._sample(z, self._overlay.candidates))) for z in zones
+                ]
         return lists
 
-    def _sample(self, zone: int, count: int = 0) -> list[Contact]:
+    def _sample(self, zone: int, count: int) -> list[Contact]:
         members = self.state.zones[zone].up() if zone in self.state.zones else []
-        return self._world.rng.sample(members, min(count or self._overlay.candidates, len(members)))
+        return self._world.rng.sample(members, min(count, len(members)))
 
     # Looking up.
 
     def on_candidates(self, session: Session, request: CandidatesRequest) -> None:
-        count = min(request.count, 64)
-        session.send(CandidatesReply(request.number, tuple(self._sample(request.zone, count))))
+        found = tuple(self._sample(request.zone, request.count))
+        session.send(CandidatesReply(request.number, found))
 
     def on_lookup(self, session: Session, request: LookupRequest) -> None:
         entry = self._entry(request.name)
@@ -256,6 +281,11 @@ class DirectoryService:
     # Who is alive.
 
     def on_report(self, session: Session, report: ZoneReport) -> None:
+        sender = self._entry(session.peer.name)
+        if sender is None or sender.contact.zone != report.zone:
+            self._counters["report-of-stranger"] += 1
+            return
+        self._catch_up(report)
         now = self._world.now()
         back: list[int] = []
         for node, epoch in report.members:
@@ -271,6 +301,16 @@ class DirectoryService:
         newer = view if view.epoch > report.view_epoch else None
         strangers = self._strangers(report)
         session.send(ReportReply(newer, strangers, self._should_retire(report.zone)))
+
+    def _catch_up(self, report: ZoneReport) -> None:
+        """Somebody knows a later view, or later ids, than this directory ever gave out: its log
+        is an old copy. Go on from there, or nobody would take its views."""
+        state = self.state
+        next_node = max(state.next_node, *(node + 1 for node, _ in report.members), 1)
+        if report.view_epoch > state.epoch or next_node > state.next_node:
+            self._counters["directory-behind"] += 1
+            epoch = max(state.epoch, report.view_epoch)
+            self._change(Numbers(next_node, state.next_zone, epoch + 1))
 
     def _strangers(self, report: ZoneReport) -> tuple[Contact, ...]:
         named = dict(report.members)
@@ -294,24 +334,35 @@ class DirectoryService:
         zones = (zone for zone in self.state.zones.values() if zone.pool == pool)
         return {zone.id: len(zone.up()) for zone in zones if zone.id not in without}
 
+    def _sweep_later(self) -> None:
+        self._sweep_due = self._world.now() + self._settings.sweep_interval_s
+        self._world.call_later(self._settings.sweep_interval_s, self._sweep)
+
     def _sweep(self) -> None:
         """Mark the silent as down; forget what has been down for long; keep the log short."""
-        self._world.call_later(self._settings.sweep_interval_s, self._sweep)
         now, wall_us = self._world.now(), self._world.wall_us()
+        stalled_s = now - self._sweep_due
+        self._sweep_later()
+        if stalled_s > self._settings.sweep_interval_s:
+            # Reports may wait to be read: the time that this node stood still does not count.
+            for node in self._seen_at:
+                self._seen_at[node] += stalled_s
         silent_s = self._settings.silent_reports * self._overlay.report_interval_s
+        forget_after_us = self._settings.forget_after_s * 1e6
         down, forgotten = [], []
         for node, entry in self.state.nodes.items():
             if entry.up and now - self._seen_at.get(node, now) > silent_s:
                 down.append(node)
-            elif not entry.up:
-                if (wall_us - entry.down_since_us) / 1e6 > self._settings.forget_after_s:
-                    forgotten.append(node)
+            elif not entry.up and wall_us - entry.down_since_us > forget_after_us:
+                forgotten.append(node)
         if down:
             self._change(Down(tuple(down), wall_us))
         if forgotten:
             self._change(Forgotten(tuple(forgotten)))
             for node in forgotten:
                 self._seen_at.pop(node, None)
+        for zone in [zone for zone in self._small_since if zone not in self.state.zones]:
+            del self._small_since[zone]
         if self._log.size > self._settings.log_bytes_per_node * (len(self.state.nodes) + 64):
             self._log.rewrite(records.encode(record) for record in self.state.snapshot())
 
@@ -329,3 +380,7 @@ class DirectoryService:
         }
 
 
+def _returns(entry: Entry, request: JoinRequest) -> bool:
+    """Is this the node that the directory knows, and does it stay where it is? One that moves
+    asks again with the same `leaving` if its answer was lost: it has moved already."""
+    return entry.uid == request.uid and request.leaving != entry.contact.zone

@@ -33,7 +33,8 @@ from swell.settings import Settings
 
 ANSWER_S_MAX = 20.0
 SETTLE_S_MAX = 60.0
-DRAIN_S_MAX = 3.0
+DRAIN_S_MAX = 1.0
+"""Nothing has arrived for that long: what is missing is lost."""
 LOOK_INTERVAL_S = 0.1
 SAMPLE_S = 0.05
 LEAD_S = 0.02
@@ -78,13 +79,16 @@ class Measurement(NamedTuple):
 
     @property
     def sink_rates_per_s(self) -> NDArray[np.float64]:
-        return (self.received[-1] - self.received[0]) / (self.times_s[-1] - self.times_s[0])
+        seconds = float(self.times_s[-1] - self.times_s[0])
+        rates: NDArray[np.float64] = (self.received[-1] - self.received[0]) / seconds
+        return rates
 
     @property
     def backlog(self) -> NDArray[np.float64]:
         """Per sample: broadcasts offered that the slowest sink has not received yet."""
         offered = self.times_s * self.load.rate_per_s * len(self.load.sources)
-        return offered - self.received.min(axis=1)
+        waiting: NDArray[np.float64] = offered - self.received.min(axis=1)
+        return waiting
 
 
 class Cluster:
@@ -99,18 +103,19 @@ class Cluster:
         self._ids: tuple[int, ...] = ()
         self._numbers = [tuple(range(k, nodes, workers)) for k in range(workers)]
         context = multiprocessing.get_context("spawn")
-        self._pipes: list[Connection] = []
-        self._processes = []
-        for _ in range(workers):
-            near, far = context.Pipe()
-            arguments = (far, Path(self._directory.name), nodes)
-            self._pipes.append(near)
-            self._processes.append(context.Process(target=main, args=arguments, daemon=True))
+        pairs = [context.Pipe() for _ in range(workers)]
+        self._pipes = [near for near, _ in pairs]
+        self._far = [far for _, far in pairs]
+        self._processes = [
+            context.Process(target=main, args=(far, Path(self._directory.name), nodes), daemon=True)
+            for far in self._far
+        ]
 
     def __enter__(self) -> Cluster:
         try:
-            for process in self._processes:
+            for process, far in zip(self._processes, self._far, strict=True):
                 process.start()
+                far.close()  # the worker's copy is then the only one: its end is seen here
             for pipe in self._pipes:
                 self._receive(pipe)
             voter = None
@@ -136,7 +141,7 @@ class Cluster:
             if process.pid is not None:
                 process.kill()
                 process.join()
-        for pipe in self._pipes:
+        for pipe in (*self._pipes, *self._far):
             pipe.close()
         self._directory.cleanup()
 

@@ -48,8 +48,7 @@ Counts = NDArray[np.uint64]
 
 def open_counts(path: Path, nodes: int, create: bool = False) -> Counts:
     """The shared matrix: row = sink, column = source, both by number."""
-    mode: str = "w+" if create else "r+"
-    return np.memmap(path, np.uint64, mode, shape=(nodes, nodes))  # type: ignore[call-overload, no-any-return]
+    return np.memmap(path, np.uint64, "w+" if create else "r+", shape=(nodes, nodes))
 
 
 class Begin(NamedTuple):
@@ -186,18 +185,21 @@ class Worker:
 
     async def run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
+        ended: asyncio.Future[None] = self._loop.create_future()
 
         def on_readable() -> None:
             try:
                 self._driver.send(self._answer(self._driver.recv()))
             except (EOFError, OSError):
                 self._loop.remove_reader(self._driver.fileno())
-                ended.set()
+                ended.set_result(None)
+            except Exception as error:
+                self._loop.remove_reader(self._driver.fileno())
+                ended.set_exception(error)
 
         self._loop.add_reader(self._driver.fileno(), on_readable)
         self._driver.send(None)
-        await ended.wait()
+        await ended
 
     def _answer(self, request: Request) -> object:
         match request:
@@ -206,7 +208,8 @@ class Worker:
             case Look():
                 return [host.place() for host in self._hosts]
             case Trial():
-                return self._begin_trial(request)
+                self._begin_trial(request)
+                return None
             case Stop():
                 return self._stop()
             case Tell():

@@ -27,9 +27,9 @@ from swell.lab.transport_pair import FRAME_BYTES, Pair, Trial
 
 SUMMARY = "200-byte frames through wire, runtime and dispatch, against a bare uvloop pair"
 
-WRITES = 20_000
+WRITES = 8_000
 WARM_UP_WRITES = 2_000
-ROUNDS, ROUNDS_QUICK = 21, 7
+ROUNDS, ROUNDS_QUICK = 61, 15
 BARS = {1: 0.7, 20: 0.3}
 """Frames per write → least share of the bare pair's rate."""
 

@@ -15,9 +15,10 @@ from swell.overlay.contact import Contact
 from swell.overlay.coordinates import Coordinate
 from swell.wire.codec import Message, message
 
-ZONE_TOPIC = 1
-PING_TOPIC = 2
-"""Questions of the overlay: tell me about your zone; are you there?"""
+ZONE_TOPIC = 16
+PING_TOPIC = 17
+"""Questions to other nodes: tell me about your zone; are you there? Topics below 16 are the
+overlay's own."""
 
 TRACE_PORT = 8
 TRACED_PORT = 9

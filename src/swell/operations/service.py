@@ -51,7 +51,7 @@ class Operations:
             "broadcast": lambda call: Broadcast(call, self._traces).start(),
         }
         host.sessions.accept(LinkKind.CLIENT, self)
-        host.sessions.handle(Request, self.on_request)
+        host.sessions.handle(Request, self.on_request, (LinkKind.CLIENT,))
 
     def attach(self, overlay: Overlay) -> None:
         """The node has joined: answer what other nodes ask about it and its zone."""
@@ -99,7 +99,8 @@ class Operations:
         def respond(outcome: Result | SwellError) -> None:
             if session in self._open:
                 self._open[session] -= 1
-                session.link.send(_response(request.number, outcome))
+                if not session.link.send(_response(request.number, outcome)):
+                    self._host.counters["response-dropped"] += 1
 
         self._open[session] += 1
         if self._open[session] > OPEN_MAX:

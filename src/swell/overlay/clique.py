@@ -42,8 +42,6 @@ class Clique:
         self._listener = listener
         self._counters = counters
         self.up: dict[int, Session] = {}
-        self.version = 0
-        """Grows whenever a link comes or goes."""
         self._wanted: dict[int, Contact] = {}
         self._dialing: dict[int, Session] = {}
         self._retries: dict[int, Timer] = {}
@@ -74,7 +72,6 @@ class Clique:
         for table in (self._dialing, self.up):
             session = table.pop(member, None)
             if session is not None:
-                self.version += 1
                 session.close(reason="member-gone")
 
     def send(self, member: int, frame: bytes, plane: Plane = Plane.CONTROL) -> bool:
@@ -93,6 +90,8 @@ class Clique:
         if contact.zone != self._me.zone:
             return Refused("wrong-zone", f"this is zone {self._me.zone}, not {contact.zone}")
         known = self._wanted.get(contact.id)
+        if known is not None and known.name != contact.name:
+            return Refused("wrong-identity", f"member {contact.id} is called {known.name}")
         if known is not None and known.epoch > contact.epoch:
             return Refused("stale-epoch", f"a later start of {contact.name} is known")
         if contact.id == self._me.id:
@@ -108,16 +107,15 @@ class Clique:
             self._retry_later(dialed)
             return
         existing = self.up.get(peer.id)
-        if existing is not None and existing.peer.epoch <= peer.epoch:
-            keep = existing.link.dialed != session.link.dialed and existing.link.dialed == (
+        if existing is not None:
+            preferred = existing.link.dialed != session.link.dialed and existing.link.dialed == (
                 self._me.id > peer.id
             )
-            if keep and existing.peer.epoch == peer.epoch:
+            if (existing.peer.epoch, preferred) > (peer.epoch, False):
                 session.close(reason="duplicate")
                 return
             existing.close(reason="replaced")
         self.up[peer.id] = session
-        self.version += 1
         self._wanted[peer.id] = peer
         self._listener.on_clique_up(peer)
 
@@ -128,7 +126,6 @@ class Clique:
             self._retry_later(member)
         if session.contact is not None and self.up.get(session.contact.id) is session:
             del self.up[session.contact.id]
-            self.version += 1
             self._retry_later(session.contact.id)
             self._listener.on_clique_down(session.contact.id)
 

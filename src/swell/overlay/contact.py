@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from swell.wire.codec import Message
 from swell.world import Address
+
+Number = Annotated[int, Meta(ge=0, lt=1 << 32)]
+"""Ids and epochs travel as 32 bits in the headers of routed frames."""
+
+Port = Annotated[int, Meta(ge=0, lt=1 << 16)]
+Text = Annotated[str, Meta(max_length=255)]
 
 
 class Contact(Message, frozen=True):
     """One node in one life: `epoch` grows with every start of its process."""
 
-    id: int
-    name: str
-    site: str
-    rack: str
-    zone: int
-    host: str
-    port: int
-    epoch: int
+    id: Number
+    name: Text
+    site: Text
+    rack: Text
+    zone: Number
+    host: Text
+    port: Port
+    epoch: Number
 
     @property
     def address(self) -> Address:

@@ -1,21 +1,22 @@
 """Suppression of duplicates by (source, epoch, sequence), in bounded memory.
 
-Per source a window of recent sequences is kept as one integer bitmap below the highest sequence
-seen. A sequence below the window counts as seen: a message that late is a duplicate or as good as
-one. A higher epoch starts afresh; a lower one is stale. Beyond a bound, the
-source that was met first is forgotten.
+Per source a window below the highest sequence seen is kept, as one integer whose bits mark what is
+missing: while nothing is, it is zero and costs nothing. A sequence below the window counts as
+seen: a message that late is a duplicate or as good as one. A higher epoch starts afresh; a lower
+one is stale. Beyond a bound, the source that was met first is forgotten.
 """
 
 from __future__ import annotations
 
 
 class _Window:
-    __slots__ = ("bitmap", "epoch", "highest")
+    __slots__ = ("epoch", "highest", "missing")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.highest = 0
-        self.bitmap = 0
+        self.missing = 0
+        """Bit k: highest − k was not seen."""
 
 
 class Ledger:
@@ -53,14 +54,17 @@ class Duplicates:
             return False
         ahead = sequence - window.highest
         if ahead > 0:
-            shifted = window.bitmap << ahead if ahead < self._width else 0
-            window.bitmap = (shifted | 1) & self._mask
+            if ahead >= self._width:
+                window.missing = self._mask - 1
+            elif ahead > 1 or window.missing:
+                skipped = (1 << ahead) - 2
+                window.missing = (window.missing << ahead | skipped) & self._mask
             window.highest = sequence
             return True
         if -ahead >= self._width:
             return False
         bit = 1 << -ahead
-        if window.bitmap & bit:
+        if not window.missing & bit:
             return False
-        window.bitmap |= bit
+        window.missing ^= bit
         return True

@@ -5,8 +5,8 @@ forms their union and broadcasts a change to the overlay only when the union cha
 node knows, per topic, the interested members of its own zone and the interested other zones.
 
 A lost announcement is repaired: link probes carry the version of the sender's zone, and whoever
-is behind pulls the whole set over that link and tells its zone. A newcomer pulls the table from
-the first member it is connected to.
+is behind pulls the whole set over that link and tells its zone. Two members that connect pull
+from each other what one of them lacks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from swell.errors import SwellError
+from swell.errors import SwellError, WireError
 from swell.overlay.clique import Clique
 from swell.overlay.contact import Contact
+from swell.overlay.membership_messages import ATTRIBUTE_VALUE_BYTES_MAX
 from swell.overlay.messages import Interest, InterestPull
 from swell.overlay.routed import Routed
-from swell.overlay.sessions import Session, Sessions
+from swell.overlay.sessions import NODE_KINDS, Session, Sessions
 from swell.wire import codec
 from swell.world import Timer, World
 
@@ -72,10 +73,9 @@ class InterestAggregate:
         self._zones: dict[int, _ZoneInterest] = {}
         self._interested: dict[bytes, dict[int, None]] = {}
         self._led = False
-        self._pulled = False
         self._timer: Timer | None = None
-        sessions.handle(InterestPull, self.on_pull)
-        sessions.handle(Interest, self.on_interest)
+        sessions.handle(InterestPull, self.on_pull, NODE_KINDS)
+        sessions.handle(Interest, self.on_interest, NODE_KINDS)
 
     # The table, as matchers see it.
 
@@ -95,8 +95,13 @@ class InterestAggregate:
 
     def subscribe(self, topic: bytes) -> None:
         """One more client of this node wants the topic."""
-        if topic not in self._mine and len(self._mine) >= TOPICS_PER_NODE_MAX:
-            raise SwellError(f"a node takes at most {TOPICS_PER_NODE_MAX} topics")
+        if topic not in self._mine:
+            longer = len(_encode([*self._mine, topic]))
+            if len(self._mine) >= TOPICS_PER_NODE_MAX or longer > ATTRIBUTE_VALUE_BYTES_MAX:
+                raise SwellError(
+                    f"a node takes at most {TOPICS_PER_NODE_MAX} topics "
+                    f"and {ATTRIBUTE_VALUE_BYTES_MAX} bytes of their names"
+                )
         self._mine[topic] += 1
         if self._mine[topic] == 1:
             self._publish_mine()
@@ -171,35 +176,56 @@ class InterestAggregate:
         return known.version if known else (0, 0)
 
     def on_probe(self, session: Session, version: tuple[int, int]) -> None:
-        """A neighbouring zone told its version."""
+        """A neighbouring zone told its version. If that is behind what is known here, the whole
+        zone has restarted and does not know how far it had counted: tell it."""
         known = self._zones.get(session.zone)
-        if version > (known.version if known else (0, 0)):
+        mine = known.version if known else (0, 0)
+        if version > mine:
             session.send(InterestPull(session.zone))
+        elif version < mine:
+            self._tell(session, session.zone)
 
     def on_clique_up(self, member: int) -> None:
-        if not self._pulled:
-            self._pulled = self._clique.send(member, codec.encode(InterestPull(0)))
+        """Ask every member that this node meets: whoever is told something by another zone tells
+        those that it is linked to at that moment."""
+        versions = tuple((zone, *known.version) for zone, known in sorted(self._zones.items()))
+        self._clique.send(member, codec.encode(InterestPull(0, versions)))
 
     def on_pull(self, session: Session, message: InterestPull) -> None:
-        zones = [message.zone] if message.zone else sorted(self._zones)
-        for zone in zones:
+        theirs = {zone: (term, number) for zone, term, number in message.versions}
+        for zone in [message.zone] if message.zone else sorted(self._zones):
             known = self._zones.get(zone)
-            if known is not None:
-                topics = tuple(sorted(known.topics))
-                session.send(Interest(zone, known.term, known.number, True, topics))
+            if known is not None and known.version > theirs.get(zone, (0, 0)):
+                self._tell(session, zone)
+
+    def _tell(self, session: Session, zone: int) -> None:
+        known = self._zones[zone]
+        topics = tuple(sorted(known.topics))
+        session.send(Interest(zone, known.term, known.number, True, topics))
 
     def on_announcement(self, routed: Routed) -> None:
         """An announcement came by broadcast."""
-        change = codec.decode(routed.payload)
-        if isinstance(change, Interest) and change.zone == routed.source_zone:
-            self._apply(change)
-            if change.zone == self._me.zone and routed.source != self._me.id:
-                self._on_rival(change)
+        try:
+            change = codec.decode(routed.payload)
+        except WireError:
+            change = None
+        if not isinstance(change, Interest) or change.zone != routed.source_zone:
+            self._counters["bad-announcement"] += 1
+            return
+        self._apply(change)
+        if change.zone == self._me.zone and routed.source != self._me.id:
+            self._on_rival(change)
 
     def on_interest(self, session: Session, change: Interest) -> None:
-        """A whole set came over a link: an answer to a pull, or a member passes one on."""
+        """A whole set came over a link: an answer to a pull, or a member passes one on. Other
+        zones speak for themselves, or say how far ours had counted."""
+        if session.zone != self._me.zone and change.zone not in (session.zone, self._me.zone):
+            self._counters["interest-of-stranger"] += 1
+            return
         if not change.full or not self._apply(change):
             return
+        if change.zone == self._me.zone:
+            self._on_rival(change)
         if session.zone != self._me.zone:
             frame = codec.encode(change)
             for member in list(self._clique.up):

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from swell.overlay.coordinates import Coordinate
-from swell.overlay.messages import LinkPing, LinkPong
+from swell.overlay.messages import LinkKind, LinkPing, LinkPong
 from swell.overlay.sessions import Session, Sessions
-from swell.overlay.zonelinks import ZoneLink, ZoneLinks
+from swell.overlay.zonelinks import GAPS_TOLD_MAX, ZoneLink, ZoneLinks
 from swell.settings import OverlaySettings
 from swell.world import Timer, World
 
@@ -48,9 +48,11 @@ class LinkProbes:
         self._counters = counters
         self._sequence = 0
         self._due = 0.0
+        self._word_until = 0.0
+        self._last_word: tuple[tuple[int, ...], tuple[int, int]] = ((), (0, 0))
         self._timer: Timer | None = None
-        sessions.handle(LinkPing, self.on_ping)
-        sessions.handle(LinkPong, self.on_pong)
+        sessions.handle(LinkPing, self.on_ping, (LinkKind.CANDIDATE,))
+        sessions.handle(LinkPong, self.on_pong, (LinkKind.CANDIDATE,))
 
     def start(self) -> None:
         self._arm(self._settings.link_probe_interval_s * self._world.rng.random())
@@ -72,7 +74,7 @@ class LinkProbes:
         if not links:
             return
         self._sequence += 1
-        gaps, interest = self._gaps(), self._interest()
+        gaps, interest = self._word()
         for link in links:
             if stalled_s:
                 link.heard_at = min(now, link.heard_at + stalled_s)
@@ -87,13 +89,19 @@ class LinkProbes:
                     LinkPing(self._sequence, self._coordinate(), gaps, interest, link.rtt_s)
                 )
 
+    def _word(self) -> tuple[tuple[int, ...], tuple[int, int]]:
+        """What this node has to say about its zone, looked up a few times per interval."""
+        now = self._world.now()
+        if now >= self._word_until:
+            self._word_until = now + self._settings.link_probe_interval_s / 4
+            self._last_word = (self._gaps()[:GAPS_TOLD_MAX], self._interest())
+        return self._last_word
+
     def on_ping(self, session: Session, message: LinkPing) -> None:
         link = self._zonelinks.find(session)
         if link is None:
             return
-        session.send(
-            LinkPong(message.sequence, self._coordinate(), self._gaps(), self._interest())
-        )
+        session.send(LinkPong(message.sequence, self._coordinate(), *self._word()))
         self._hear(link, message.gaps, message.interest)
         if message.rtt_s > 0.0:
             self._on_rtt(session.peer.id, message.coordinate, message.rtt_s)

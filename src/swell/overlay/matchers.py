@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Protocol
 
-from swell.errors import WireError
 from swell.overlay.contact import Contact
 from swell.rings.two_level import TwoLevelRing
 
@@ -73,8 +72,10 @@ class BroadcastMatcher:
 
 
 def _unpack(target: bytes) -> tuple[int, int]:
+    """(zone, node); a malformed target is nobody's. It is the source's fault, not that of the
+    neighbour who passed it on."""
     if len(target) != _place.size:
-        raise WireError("bad-body", "a node target has eight bytes")
+        return 0, 0
     zone, node = _place.unpack(target)
     return zone, node
 

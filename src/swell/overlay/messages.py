@@ -7,13 +7,20 @@ headers, in `swell.overlay.routed`, so that forwarding never decodes a payload.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from swell.overlay.contact import Contact
 from swell.overlay.coordinates import Coordinate
+from swell.overlay.membership_messages import Count
 from swell.wire.codec import Message, message
 
 ROUTED = 32
 DETOUR = 33
+
+CONTACTS_TOLD_MAX = 8
+"""Members of the own zone that are told to a new neighbour."""
 
 
 class LinkKind(IntEnum):
@@ -52,9 +59,9 @@ class Refused(Message, frozen=True):
 
 @message(34)
 class Adopt(Message, frozen=True):
-    """Make this candidate link the link between our zones. `why`: opening, recovery, handover."""
+    """Make this candidate link the link between our zones."""
 
-    why: str
+    why: Literal["opening", "recovery", "handover"]
 
 
 @message(35)
@@ -63,8 +70,8 @@ class Adopted(Message, frozen=True):
     while the directory is away."""
 
     accepted: bool
-    reason: str
-    contacts: tuple[Contact, ...] = ()
+    reason: Literal["", "no-lease"]
+    contacts: Annotated[tuple[Contact, ...], Meta(max_length=CONTACTS_TOLD_MAX)] = ()
 
 
 @message(36)
@@ -100,8 +107,10 @@ class LeaseRequest(Message, frozen=True):
 
 @message(40)
 class LeaseReply(Message, frozen=True):
+    """The external node's answer; also old → external node: I do not need it any more."""
+
     granted: bool
-    reason: str
+    reason: Literal["", "not-active", "dispute", "busy", "released"]
 
 
 @message(41)
@@ -117,22 +126,24 @@ class TookOver(Message, frozen=True):
 
     external: int
     accepted: bool
-    reason: str
+    reason: Literal["", "busy", "balanced", "failed"]
 
 
 @message(43)
 class Flush(Message, frozen=True):
-    """Old node → member: the link to this zone has a new holder, which is connected by now."""
+    """Old node → member: I give up my link to `external` in this zone; another one serves it."""
 
     zone: int
+    external: int
 
 
 @message(47)
 class Flushed(Message, frozen=True):
-    """Member → old node, answering `Flush`: since links are ordered and the new holder was
-    connected before, whatever I send after this reaches the new holder in time."""
+    """Member → old node, answering `Flush` once it knows another holder; behind all it has sent
+    before, so on the data plane. Whatever it sends from now on goes to the other holder."""
 
     zone: int
+    external: int
 
 
 @message(44)
@@ -144,9 +155,11 @@ class RecoveryClaim(Message, frozen=True):
 
 @message(45)
 class InterestPull(Message, frozen=True):
-    """Send me the topics of this zone (0: of every zone you know)."""
+    """Send me the topics of this zone (0: of every zone you know), unless I have the version
+    listed: (zone, term, number)."""
 
     zone: int
+    versions: tuple[tuple[int, int, int], ...] = ()
 
 
 @message(46)
@@ -155,8 +168,8 @@ class Interest(Message, frozen=True):
     `number` - 1 of the same term. A new delegate of the zone begins a new term."""
 
     zone: int
-    term: int
-    number: int
+    term: Count
+    number: Count
     full: bool
     added: tuple[bytes, ...]
     removed: tuple[bytes, ...] = ()

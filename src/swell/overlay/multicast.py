@@ -29,6 +29,7 @@ from swell.overlay.duplicates import Ledger
 from swell.overlay.matchers import Matcher
 from swell.overlay.messages import DETOUR, ROUTED
 from swell.overlay.routed import (
+    TRACED,
     Detour,
     Routed,
     decode_detour,
@@ -40,6 +41,7 @@ from swell.overlay.routed import (
 from swell.overlay.sessions import Session, Sessions
 from swell.overlay.zonelinks import ZoneLinks
 from swell.settings import OverlaySettings
+from swell.wire.codec import FLAGS_OFFSET
 from swell.world import Plane, World
 
 CONTROL_PORT_MAX = 15
@@ -50,6 +52,8 @@ NO_SUPPRESSION = "no-duplicate-suppression"
 """Planted bugs: detour although the zone is linked; handle duplicates."""
 
 Handler = Callable[[Routed], None]
+
+_CONTROL, _DATA = Plane.CONTROL, Plane.DATA
 
 
 class Multicast:
@@ -157,47 +161,47 @@ class Multicast:
 
     def _receive(self, message: Routed, session: Session | None) -> None:
         """`session` is None for a message that came out of a detour, from another zone."""
+        source, source_zone, epoch, sequence, matcher, port, target, frame = message
         me = self._me
-        if message.source == me.id:
+        if source == me.id:
             self._counters["duplicate-own"] += 1
             return
-        if (
-            not self._is_new(message.source, message.epoch, message.sequence)
-            and NO_SUPPRESSION not in self._bugs
-        ):
+        if not self._is_new(source, epoch, sequence) and NO_SUPPRESSION not in self._bugs:
             self._counters["duplicate"] += 1
             return
-        rule = self._matchers.get(message.matcher)
+        rule = self._matchers.get(matcher)
         if rule is None:
             self._counters["unknown-matcher"] += 1
             return
-        frame = with_hop(message.frame, me.id)
-        if frame is not message.frame:
+        if frame[FLAGS_OFFSET] & TRACED:
+            frame = with_hop(frame, me.id)
             message = message._replace(frame=frame)
-        plane = _plane(message.port)
-        if message.source_zone == me.zone:
-            if session is None or session.peer.id != message.source:
+        plane = _CONTROL if port <= CONTROL_PORT_MAX else _DATA
+        if source_zone == me.zone:
+            if session is None or session.peer.id != source:
                 self._counters["stray"] += 1
                 return
-            self._to_zones(message, rule, plane)
+            self._to_zones(source, target, frame, rule, plane)
         elif session is None or session.zone != me.zone:
-            self._to_members(rule.members(message.target), frame, plane)
-        if rule.here(message.target):
+            self._to_members(rule.members(target), frame, plane)
+        if rule.here(target):
             self._deliver(message)
 
-    def _to_zones(self, message: Routed, rule: Matcher, plane: Plane) -> None:
+    def _to_zones(
+        self, source: int, target: bytes, frame: bytes, rule: Matcher, plane: Plane
+    ) -> None:
         """The message's source is in this zone: carry it to the zones this node is linked to."""
         zonelinks = self._zonelinks
         for zone in zonelinks.mine:
-            if rule.wants_zone(zone, message.target):
-                self._to_zone(zone, message.frame, plane)
+            if rule.wants_zone(zone, target):
+                self._to_zone(zone, frame, plane)
         for link in zonelinks.drains:
-            waiting = link.draining is not None and message.source in link.draining
-            if waiting and rule.wants_zone(link.zone, message.target):
-                link.session.link.send(message.frame, plane)
+            waiting = link.draining is not None and source in link.draining
+            if waiting and rule.wants_zone(link.zone, target):
+                link.session.link.send(frame, plane)
         for zone in zonelinks.just_lost():
-            if rule.wants_zone(zone, message.target):
-                self._detour(message.frame, zone, (), plane)
+            if rule.wants_zone(zone, target):
+                self._detour(frame, zone, (), plane)
 
     def _to_zone(self, zone: int, frame: bytes, plane: Plane) -> None:
         link = self._zonelinks.mine[zone][0]
@@ -288,4 +292,4 @@ class Multicast:
 
 
 def _plane(port: int) -> Plane:
-    return Plane.CONTROL if port <= CONTROL_PORT_MAX else Plane.DATA
+    return _CONTROL if port <= CONTROL_PORT_MAX else _DATA

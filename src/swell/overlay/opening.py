@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 from swell.overlay.contact import Contact
-from swell.overlay.messages import Adopt, Adopted, LinkKind, Refused
+from swell.overlay.messages import CONTACTS_TOLD_MAX, Adopt, Adopted, LinkKind, Refused
 from swell.overlay.sessions import Session, Sessions
 from swell.overlay.zonelinks import ZoneLink, ZoneLinks
 from swell.settings import OverlaySettings
 from swell.world import Timer, World
 
-HANDOVER = "handover"
-CONTACTS_TOLD_MAX = 8
+OPENING: Final = "opening"
+RECOVERY: Final = "recovery"
+HANDOVER: Final = "handover"
+Why = Literal["opening", "recovery", "handover"]
 
 
 class OpeningListener(Protocol):
@@ -34,8 +36,8 @@ class OpeningListener(Protocol):
         """Members of other zones were heard of."""
         ...
 
-    def may_adopt(self, session: Session, why: str) -> str:
-        """Why this link may not be adopted, or an empty string."""
+    def may_adopt(self, session: Session, why: Why) -> bool:
+        """May this link be adopted? A hand-over needs a lease."""
         ...
 
     def on_adopted(self, link: ZoneLink) -> None: ...
@@ -46,7 +48,7 @@ class OpeningListener(Protocol):
 class _Attempt:
     __slots__ = ("answered", "asked", "dialing", "done", "timer", "why", "zone")
 
-    def __init__(self, zone: int, why: str, done: Callable[[ZoneLink | None], None]) -> None:
+    def __init__(self, zone: int, why: Why, done: Callable[[ZoneLink | None], None]) -> None:
         self.zone = zone
         self.why = why
         self.done = done
@@ -78,21 +80,21 @@ class Openings:
         self._counters = counters
         self._attempts: dict[Session, _Attempt] = {}
         self._waiting: dict[Session, Timer] = {}
-        self.zones: dict[int, None] = {}
+        self._running: dict[_Attempt, None] = {}
         sessions.accept(LinkKind.CANDIDATE, self)
-        sessions.handle(Adopt, self.on_adopt)
-        sessions.handle(Adopted, self.on_adopted)
+        sessions.handle(Adopt, self.on_adopt, (LinkKind.CANDIDATE,))
+        sessions.handle(Adopted, self.on_adopted, (LinkKind.CANDIDATE,))
 
     def open(
         self,
         zone: int,
         candidates: Sequence[Contact],
-        why: str,
+        why: Why,
         done: Callable[[ZoneLink | None], None],
     ) -> None:
         """Open a link to `zone` at the least loaded candidate; `done` gets it, or None."""
         attempt = _Attempt(zone, why, done)
-        self.zones[zone] = None
+        self._running[attempt] = None
         for contact in candidates:
             session = self._sessions.open(
                 contact.address, contact.name, LinkKind.CANDIDATE, self
@@ -102,6 +104,20 @@ class Openings:
         attempt.timer = self._world.call_later(
             self._settings.candidate_window_s if candidates else 0.0, lambda: self._choose(attempt)
         )
+
+    def is_opening(self, zone: int) -> bool:
+        """Is an attempt under way to open a link to this zone?"""
+        return any(attempt.zone == zone for attempt in self._running)
+
+    def stop(self) -> None:
+        """Give up everything under way; nobody is told. The sessions are closed by their owner."""
+        timers = [attempt.timer for attempt in self._running]
+        for timer in (*timers, *self._waiting.values()):
+            if timer is not None:
+                timer.cancel()
+        self._running.clear()
+        self._attempts.clear()
+        self._waiting.clear()
 
     # The dialling side.
 
@@ -193,7 +209,7 @@ class Openings:
         for session in [*attempt.dialing, *attempt.answered]:
             self._discard(attempt, session)
         attempt.answered.clear()
-        self.zones.pop(attempt.zone, None)
+        del self._running[attempt]
         if link is None:
             self._counters["opening-failed"] += 1
         attempt.done(link)
@@ -217,10 +233,9 @@ class Openings:
         if timer is None:
             return
         timer.cancel()
-        reason = self._listener.may_adopt(session, message.why)
-        if reason:
+        if not self._listener.may_adopt(session, message.why):
             self._await_adoption(session)
-            session.send(Adopted(False, reason))
+            session.send(Adopted(False, "no-lease"))
             return
         session.send(Adopted(True, "", self._listener.some_members(CONTACTS_TOLD_MAX)))
         self._listener.on_contacts((session.peer,))

@@ -32,12 +32,13 @@ from swell.overlay.matchers import (
 )
 from swell.overlay.members import Members
 from swell.overlay.mesh import Mesh
+from swell.overlay.messages import LinkKind
 from swell.overlay.multicast import Multicast
-from swell.overlay.opening import HANDOVER, Openings
+from swell.overlay.opening import HANDOVER, Openings, Why
 from swell.overlay.rebalancing import Rebalancing
 from swell.overlay.recovery import Candidates, Recovery
 from swell.overlay.requests import Answer, Requests
-from swell.overlay.sessions import Session, Sessions
+from swell.overlay.sessions import NODE_KINDS, Session, Sessions
 from swell.overlay.view import VIEW, View
 from swell.overlay.zonelinks import GAPS, LINKS, ZoneLink, ZoneLinks
 from swell.rings.two_level import TwoLevelRing
@@ -71,11 +72,11 @@ class Overlay:
         self.me = me
         self.view = View()
         self._world = world
+        self._sessions = sessions
         self._settings = settings
         self._counters = counters
         self._clique_timer: Timer | None = None
-        self._gaps: tuple[tuple[object, ...], tuple[int, ...]] | None = None
-        self._zones: tuple[View, object, list[int]] | None = None
+        self._zones: tuple[View, int, list[int]] | None = None
         self._ring: tuple[tuple[int, int, int], TwoLevelRing] | None = None
         self.coordinates = CoordinateClient(settings.coordinates, world.rng)
         self.clique = Clique(world, settings.overlay, me, sessions, self, counters)
@@ -83,7 +84,7 @@ class Overlay:
             world, settings.membership, me, self.clique, self, counters, self.coordinate, bugs
         )
         for cls in Members.MESSAGES:
-            sessions.handle(cls, self._on_membership)
+            sessions.handle(cls, self._on_membership, (LinkKind.CLIQUE,))
         self.zonelinks = ZoneLinks(world, me, self._publish, counters)
         self.openings = Openings(
             world, settings.overlay, me, sessions, self.zonelinks, self, counters
@@ -143,9 +144,10 @@ class Overlay:
         self.interest.check_later()
 
     def stop(self) -> None:
-        """Say goodbye to the zone. The links are closed by whoever owns the sessions."""
+        """Say goodbye to the zone, close the links, and hear of nothing any more."""
         self.members.stop()
         for part in (
+            self.openings,
             self.probes,
             self.rebalancing,
             self.recovery,
@@ -157,6 +159,7 @@ class Overlay:
             self._clique_timer.cancel()
         self.zonelinks.close()
         self.clique.close()
+        self._sessions.retire(NODE_KINDS, "left")
 
     # What others ask.
 
@@ -168,28 +171,23 @@ class Overlay:
 
     def other_zones(self) -> list[int]:
         """All zones but this one: those of the view, and those linked to before the view came."""
-        holders = self.zonelinks.holders
-        if self._zones is None or self._zones[0] is not self.view or self._zones[1] is not holders:
+        version = self.zonelinks.version
+        if self._zones is None or self._zones[0] is not self.view or self._zones[1] != version:
             zones = dict.fromkeys(info.id for info in self.view.zones)
-            zones.update(dict.fromkeys(holders))
+            zones.update(dict.fromkeys(self.zonelinks.holders))
             zones.pop(self.me.zone, None)
-            self._zones = (self.view, holders, list(zones))
+            self._zones = (self.view, version, list(zones))
         return self._zones[2]
 
     def gaps(self) -> tuple[int, ...]:
         """Zones that this node cannot help a message to: no member it reaches has a link there."""
-        stamp = (self.zonelinks.holders, self.other_zones(), self.clique.version)
-        known = self._gaps
-        if known is None or any(a is not b for a, b in zip(known[0], stamp, strict=True)):
-            up, mine = self.clique.up, self.zonelinks.mine
-            holders = self.zonelinks.holders
-            lost = tuple(
-                zone
-                for zone in stamp[1]
-                if zone not in mine and not any(m in up for m in holders.get(zone, ()))
-            )
-            known = self._gaps = (stamp, lost)
-        return known[1]
+        up, holders = self.clique.up, self.zonelinks.holders
+        return tuple(
+            zone
+            for zone in self.other_zones()
+            if zone not in self.zonelinks.mine
+            and not any(member in up for member in holders.get(zone, ()))
+        )
 
     def coordinate(self) -> Coordinate:
         return self.coordinates.coordinate
@@ -214,7 +212,7 @@ class Overlay:
 
     def _adopt_view(self, view: View) -> None:
         self.view = view
-        self.interest.retain(info.id for info in view.zones)
+        self.interest.retain(self.other_zones())
 
     def _publish(self, key: str, value: bytes) -> None:
         self.members.set_attribute(key, value, urgent=True)
@@ -238,12 +236,12 @@ class Overlay:
         self.zonelinks.forget(member.id)
         self.interest.forget(member.id)
         self.coordinates.forget(member.id)
-        for link in list(self.zonelinks.drains):
-            self.zonelinks.flushed(link.zone, member.id)
+        self.zonelinks.flushed(member.id)
 
     def on_attribute(self, member: int, key: str, value: bytes) -> None:
         if key in (LINKS, GAPS):
             self.zonelinks.on_attribute(member, key, value)
+            self.rebalancing.answer_flushes()
         elif key == TOPICS:
             self.interest.on_attribute(member, value)
         elif key == VIEW and value:
@@ -278,8 +276,7 @@ class Overlay:
     def on_clique_down(self, member: int) -> None:
         self._publish_clique_later()
         self.members.on_link_down(member)
-        for link in list(self.zonelinks.drains):
-            self.zonelinks.flushed(link.zone, member)
+        self.zonelinks.flushed(member)
 
     # Links between zones.
 
@@ -306,8 +303,8 @@ class Overlay:
     def on_contacts(self, contacts: Sequence[Contact]) -> None:
         self.recovery.remember(contacts)
 
-    def may_adopt(self, session: Session, why: str) -> str:
-        return self.rebalancing.may_adopt(session) if why == HANDOVER else ""
+    def may_adopt(self, session: Session, why: Why) -> bool:
+        return why != HANDOVER or self.rebalancing.may_adopt(session)
 
     def on_adopted(self, link: ZoneLink) -> None:
         if link.why == HANDOVER and not link.session.link.dialed:

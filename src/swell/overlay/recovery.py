@@ -18,16 +18,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from swell.overlay.clique import Clique
 from swell.overlay.contact import Contact
-from swell.overlay.messages import RecoveryClaim
-from swell.overlay.opening import Openings
+from swell.overlay.messages import LinkKind, RecoveryClaim
+from swell.overlay.opening import OPENING, RECOVERY, Openings
 from swell.overlay.sessions import Session, Sessions
 from swell.overlay.zonelinks import ZoneLinks
 from swell.settings import OverlaySettings
 from swell.wire import codec
 from swell.world import Timer, World
-
-RECOVERY = "recovery"
-OPENING = "opening"
 
 PATIENCE = 3
 """Checks that the zone of lower priority waits before it recovers by itself."""
@@ -79,15 +76,16 @@ class Recovery:
         self._candidates = candidates
         self._ask_zone = ask_zone
         self._counters = counters
-        self._lost: tuple[object, object, tuple[int, ...]] | None = None
         self._missed: dict[int, int] = {}
         self._claims: dict[int, tuple[int, float]] = {}
         self._cache: dict[int, dict[int, Contact]] = {}
         self._timer: Timer | None = None
-        sessions.handle(RecoveryClaim, self.on_claim)
+        self._running = False
+        sessions.handle(RecoveryClaim, self.on_claim, (LinkKind.CLIQUE,))
 
     def start(self, bootstrap: Sequence[tuple[int, Sequence[Contact]]] = ()) -> None:
         """Begin the periodic check; open the links of the bootstrap list at once."""
+        self._running = True
         for zone, contacts in bootstrap:
             self.remember(contacts)
             if zone not in self._zonelinks.holders:
@@ -95,6 +93,7 @@ class Recovery:
         self._arm()
 
     def stop(self) -> None:
+        self._running = False
         if self._timer is not None:
             self._timer.cancel()
 
@@ -111,11 +110,8 @@ class Recovery:
 
     def lost(self) -> tuple[int, ...]:
         """Zones to which no member of this zone holds a link."""
-        holders, zones = self._zonelinks.holders, self._zones()
-        if self._lost is None or self._lost[0] is not holders or self._lost[1] is not zones:
-            lost = tuple(zone for zone in zones if zone not in holders)
-            self._lost = (holders, zones, lost)
-        return self._lost[2]
+        holders = self._zonelinks.holders
+        return tuple(zone for zone in self._zones() if zone not in holders)
 
     def _arm(self) -> None:
         delay = self._settings.recovery_interval_s * (0.75 + 0.5 * self._world.rng.random())
@@ -136,7 +132,7 @@ class Recovery:
         due = [z for z in lost if self._missed[z] > (1 if z > self._me.zone else 1 + PATIENCE)]
         loads = {member: self._zonelinks.load_of(member) for member in self._alive()}
         for zone, member in shares(due, loads).items():
-            free = zone not in self._claims and zone not in self._openings.zones
+            free = zone not in self._claims and not self._openings.is_opening(zone)
             if member == self._me.id and free:
                 self._claim(zone)
 
@@ -155,6 +151,8 @@ class Recovery:
             self._claims[message.zone] = (session.peer.id, now + self._settings.lease_s)
 
     def _recover(self, zone: int) -> None:
+        if not self._running:
+            return
         claim = self._claims.get(zone)
         if claim is None or claim[0] != self._me.id or zone in self._zonelinks.holders:
             self._counters["recovery-aborted"] += 1
@@ -170,16 +168,18 @@ class Recovery:
         self._candidates(zone, self._settings.candidates, answered)
 
     def _open(self, zone: int, found: Sequence[Contact]) -> None:
+        if not self._running:
+            return
         self.remember(found)
         if not found:
             cached = list(self._cache.get(zone, {}).values())
             count = min(len(cached), self._settings.candidates)
             found = self._world.rng.sample(cached, count)
-        if zone in self._openings.zones or zone in self._zonelinks.holders:
+        if self._openings.is_opening(zone) or zone in self._zonelinks.holders:
             return
 
         def opened(link: object) -> None:
-            if link is None:
-                self._claims.pop(zone, None)
+            if link is None and self._claims.get(zone, (0, 0.0))[0] == self._me.id:
+                del self._claims[zone]
 
         self._openings.open(zone, found, RECOVERY, opened)

@@ -50,13 +50,15 @@ class Requests:
         self._multicast = multicast
         self._counters = counters
         self._open: dict[int, _Open] = {}
-        self._number = 0
+        self._number = me.epoch << 32
+        """Answers to a former life of this process match no question of this one."""
         self._topics: dict[int, Callable[[Routed, bytes], bytes]] = {}
         multicast.listen(QUESTION_PORT, self.on_question)
         multicast.listen(ANSWER_PORT, self.on_answer)
 
     def answer(self, topic: int, function: Callable[[Routed, bytes], bytes]) -> None:
         """Answer questions of this topic with `function(question, body)`."""
+        assert topic not in self._topics, f"topic {topic} is taken"
         self._topics[topic] = function
 
     def ask(

@@ -21,18 +21,24 @@ from swell.errors import WireError
 from swell.ids import MessageId
 from swell.overlay.messages import DETOUR, ROUTED
 from swell.wire import codec
-from swell.wire.codec import FLAGS_OFFSET, HEADER_BYTES
+from swell.wire.codec import FLAGS_OFFSET, HEADER_BYTES, TYPE_OFFSET
+from swell.wire.limits import FRAME_BYTES_MAX
 
 TRACED = 1
 
 PATH_LENGTH_MAX = 16
 
+ROUTED_BYTES_MAX = FRAME_BYTES_MAX - 2048
+"""Longest routed frame: there is room for its path, and for a detour around it."""
+
 _routed = Struct(">IIIQBBH")
 _detour = Struct(">IIIBB")
 _ROUTED_BYTES = HEADER_BYTES + _routed.size
 _DETOUR_BYTES = HEADER_BYTES + _detour.size
+_FRAME_BYTES_MAX = ROUTED_BYTES_MAX + 1 + 4 * PATH_LENGTH_MAX
 
 unpack_routed = _routed.unpack_from
+_new = tuple.__new__
 
 
 class Routed(NamedTuple):
@@ -92,6 +98,9 @@ def encode_routed(
     traced: bool = False,
 ) -> bytes:
     """Encode a multicast; `traced` frames start with an empty path."""
+    length = _ROUTED_BYTES + len(target) + len(payload)
+    if length > ROUTED_BYTES_MAX or len(target) > 0xFFFF:
+        raise WireError("frame-too-long", f"{length} bytes, limit {ROUTED_BYTES_MAX}")
     header = _routed.pack(
         message.source, source_zone, message.epoch, message.sequence, matcher, port, len(target)
     )
@@ -106,12 +115,16 @@ def decode_routed(frame: bytes) -> Routed:
         source, zone, epoch, sequence, matcher, port, length = unpack_routed(frame, HEADER_BYTES)
     except error:
         raise WireError("bad-body", "routed header is too short") from None
-    end = _ROUTED_BYTES + length
-    traced = frame[FLAGS_OFFSET] & TRACED
-    tail = 1 + 4 * frame[-1] if traced else 0
-    if len(frame) < end + tail or (traced and frame[-1] > PATH_LENGTH_MAX):
-        raise WireError("bad-body", "routed target or path is too short")
-    return Routed(source, zone, epoch, sequence, matcher, port, frame[_ROUTED_BYTES:end], frame)
+    end = least = _ROUTED_BYTES + length
+    if frame[FLAGS_OFFSET] & TRACED:
+        least += 1 + 4 * frame[-1]
+        if frame[-1] > PATH_LENGTH_MAX:
+            raise WireError("bad-body", "routed path is too long")
+    if not least <= len(frame) <= _FRAME_BYTES_MAX:
+        raise WireError("bad-body", "routed target or path is too short, or the frame too long")
+    target = frame[_ROUTED_BYTES:end]
+    # The constructor of a named tuple is a Python function; this is what it does.
+    return _new(Routed, (source, zone, epoch, sequence, matcher, port, target, frame))
 
 
 def with_hop(frame: bytes, node: int) -> bytes:
@@ -138,8 +151,9 @@ def decode_detour(frame: bytes) -> Detour:
         raise WireError("bad-body", "detour header is too short") from None
     start = _DETOUR_BYTES + 4 * count
     inner = frame[start:]
-    if len(inner) < _ROUTED_BYTES or int.from_bytes(inner[:4], "big") != len(inner) - 4:
-        raise WireError("bad-body", "detour does not hold a whole frame")
+    whole = len(inner) >= _ROUTED_BYTES and int.from_bytes(inner[:4], "big") == len(inner) - 4
+    if not whole or inner[TYPE_OFFSET] != ROUTED:
+        raise WireError("bad-body", "detour does not hold a whole routed frame")
     tried = tuple(
         int.from_bytes(frame[k : k + 4], "big") for k in range(_DETOUR_BYTES, start, 4)
     )

@@ -1,18 +1,19 @@
 """Sessions: links with a known peer and purpose.
 
 A link begins with a handshake: the dialling side says `Hello` (cluster, purpose, who it is), the
-accepting side `Welcome` or `Refused`. Only then frames are dispatched, by their type, to the
-handler that registered for it. Whoever opened a session, or accepts its kind, owns it and hears
-of its beginning and end.
+accepting side `Welcome` or `Refused`. Only then frames are dispatched, by the kind of the session
+and their own type, to the handler that registered for both. Whoever opened a session, or accepts
+its kind, owns it and hears of its beginning and end.
 
-Invariants: no frame reaches a handler before the handshake; a peer's name is the one in its
-certificate where the world knows it; a peer of another cluster gets one clear refusal.
+Invariants: no frame reaches a handler before the handshake, nor on a session of another kind than
+the handler asked for; a peer's name is the one in its certificate where the world knows it, in
+both directions; a peer of another cluster gets one clear refusal.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from swell.errors import WireError
@@ -26,11 +27,29 @@ _HELLO = 1
 _WELCOME = 2
 _REFUSED = 3
 
+Handler = Callable[["Session", bytes], None]
+Table = list[Handler | None]
+"""Handlers of one kind of session, by the type of the frame."""
+
+NODE_KINDS = (LinkKind.CLIQUE, LinkKind.CANDIDATE)
+"""Sessions between nodes that the directory has admitted: an overlay's own."""
+
 
 class Session:
     """One link after (or during) its handshake."""
 
-    __slots__ = ("_all", "contact", "kind", "link", "load", "open", "owner", "refusal", "zone")
+    __slots__ = (
+        "_all",
+        "contact",
+        "handlers",
+        "kind",
+        "link",
+        "load",
+        "open",
+        "owner",
+        "refusal",
+        "zone",
+    )
 
     def __init__(
         self, link: Link, kind: LinkKind, owner: Owner | None, registry: dict[Session, None]
@@ -41,6 +60,7 @@ class Session:
         self.link = link
         self.kind = kind
         self.owner = owner
+        self.handlers: Table = []
         self.contact: Contact | None = None
         self.zone = 0
         self.open = False
@@ -97,7 +117,7 @@ class Sessions:
         self._load = load
         self._counters = counters
         self._acceptors: dict[int, Acceptor] = {}
-        self._handlers: list[Callable[[Session, bytes], None] | None] = [None] * 256
+        self._tables: dict[int, Table] = {kind: [None] * 256 for kind in LinkKind}
         self._all: dict[Session, None] = {}
 
     def open(self, address: Address, identity: str, kind: LinkKind, owner: Owner) -> Session:
@@ -108,17 +128,31 @@ class Sessions:
         """Let `acceptor` own the accepted sessions of this kind."""
         self._acceptors[kind] = acceptor
 
-    def handle(self, cls: type, function: Callable[[Session, Any], None]) -> None:
-        """Give messages of this class to `function(session, message)`."""
+    def handle(
+        self, cls: type, function: Callable[[Session, Any], None], kinds: Sequence[LinkKind]
+    ) -> None:
+        """Give messages of this class to `function(session, message)`, on these sessions only."""
 
         def decoded(session: Session, frame: bytes) -> None:
             function(session, codec.decode(frame))
 
-        self._handlers[cls.wire_type] = decoded  # type: ignore[attr-defined]
+        self.handle_frames(cls.wire_type, decoded, kinds)  # type: ignore[attr-defined]
 
-    def handle_frames(self, number: int, function: Callable[[Session, bytes], None]) -> None:
+    def handle_frames(
+        self, number: int, function: Handler, kinds: Sequence[LinkKind] = NODE_KINDS
+    ) -> None:
         """Give frames of this type to `function(session, frame)`, undecoded."""
-        self._handlers[number] = function
+        for kind in kinds:
+            self._tables[kind][number] = function
+
+    def retire(self, kinds: Sequence[LinkKind], reason: str) -> None:
+        """End all sessions of these kinds, draining what is queued, and accept no more of them;
+        their owners are not called."""
+        for kind in kinds:
+            self._acceptors.pop(kind, None)
+        for session in list(self._all):
+            if session.kind in kinds and (session.open or session.link.dialed):
+                session.close(drain=session.open, reason=reason)
 
     def close_all(self, reason: str) -> None:
         """End every session, draining what is queued."""
@@ -142,16 +176,15 @@ class Sessions:
         session.open = False
         if session.owner is not None:
             owner, session.owner = session.owner, None
-            if session.refusal is not None:
-                reason = session.refusal.code
             owner.on_closed(session, reason)
 
     def on_frame(self, link: Link, frame: bytes) -> None:
         session: Session = link.session
         if session.open:
-            handler = self._handlers[frame[TYPE_OFFSET]]
+            handler = session.handlers[frame[TYPE_OFFSET]]
             if handler is None:
-                raise WireError("unknown-type", f"type {frame[TYPE_OFFSET]}")
+                reason = "unexpected-type" if codec.known(frame[TYPE_OFFSET]) else "unknown-type"
+                raise WireError(reason, f"type {frame[TYPE_OFFSET]} on a {session.kind.name} link")
             handler(session, frame)
         else:
             self._on_handshake(session, frame)
@@ -161,15 +194,28 @@ class Sessions:
         if session.link.dialed and number in (_WELCOME, _REFUSED):
             message = codec.decode(frame)
             if isinstance(message, Refused):
-                session.refusal = message
-                self._counters["refused-by-peer"] += 1
+                self._on_refused(session, message)
             else:
-                session.load = message.load
-                self._open(session, message.contact)
+                self._on_welcome(session, message)
         elif not session.link.dialed and number == _HELLO:
             self._on_hello(session, codec.decode(frame))
         else:
             raise WireError("no-handshake", f"type {number} before the handshake")
+
+    def _on_welcome(self, session: Session, welcome: Welcome) -> None:
+        identity = session.link.peer
+        if identity and identity != welcome.contact.name:
+            raise WireError("wrong-identity", f"{identity} says it is {welcome.contact.name}")
+        session.load = welcome.load
+        self._open(session, welcome.contact)
+
+    def _on_refused(self, session: Session, refusal: Refused) -> None:
+        self._counters["refused-by-peer"] += 1
+        session.refusal = refusal
+        owner = session.owner
+        session.close(reason=refusal.code)
+        if owner is not None:
+            owner.on_closed(session, refusal.code)
 
     def _on_hello(self, session: Session, hello: Hello) -> None:
         refusal = self._judge(session, hello)
@@ -198,11 +244,14 @@ class Sessions:
         acceptor = self._acceptors.get(hello.kind)
         if acceptor is None:
             return Refused("not-served", "this node does not serve links of that kind")
+        if hello.kind in NODE_KINDS and not hello.contact.id:
+            return Refused("not-admitted", "the directory gives ids: join first")
         return acceptor.admit(hello.contact)
 
     def _open(self, session: Session, contact: Contact) -> None:
         session.contact = contact
         session.zone = contact.zone
+        session.handlers = self._tables[session.kind]
         session.open = True
         if session.owner is not None:
             session.owner.on_open(session)

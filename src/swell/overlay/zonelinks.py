@@ -20,13 +20,19 @@ from swell.events import LinkClosed, LinkOpened
 from swell.overlay.contact import Contact
 from swell.overlay.messages import Bye
 from swell.overlay.sessions import Session
-from swell.world import Timer, World
+from swell.wire import codec
+from swell.world import Plane, Timer, World
 
 LINKS = "links"
 GAPS = "gaps"
 
 _PUBLISH_DELAY_S = 0.02
 _LOST_S = 3.0
+_BYE_RETRY_S = 0.1
+
+GAPS_TOLD_MAX = 128
+"""Gaps of one neighbouring zone that are told and kept: more are rare, and a detour that meets
+one of them is merely sent back."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_links = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
@@ -97,7 +103,10 @@ class ZoneLinks:
         self.mine: dict[int, list[ZoneLink]] = {}
         self.drains: list[ZoneLink] = []
         self._lost_at: dict[int, float] = {}
-        self._holders: dict[int, tuple[int, ...]] | None = None
+        self.holders: dict[int, tuple[int, ...]] = {}
+        """Zone → the members of this zone that hold a link to it, by id; normally one."""
+        self.version = 0
+        """Grows whenever `holders` changes."""
         self._gaps: dict[int, frozenset[int]] | None = None
 
     # Links of this node.
@@ -171,25 +180,29 @@ class ZoneLinks:
         if not link.draining:
             self.say_bye(link)
 
-    def flushed(self, zone: int, sender: int) -> None:
-        """`sender` knows the new holder: its later messages need not go by the old link."""
+    def flushed(self, sender: int, external: int = 0) -> None:
+        """`sender` uses the new holder (or is gone): nothing of it need go by the old link to
+        `external` (0: any)."""
         for link in list(self.drains):
-            if link.zone == zone and link.draining is not None:
+            if link.draining and external in (0, link.peer.id):
                 link.draining.pop(sender, None)
                 if not link.draining:
                     self.say_bye(link)
 
     def say_bye(self, link: ZoneLink) -> None:
+        """Behind all that is queued: on the data plane, which control frames overtake."""
+        if link not in self.drains:
+            return
         if not link.bye_sent:
-            link.bye_sent = True
-            link.session.send(Bye())
-        self._finish(link)
+            link.bye_sent = link.session.link.send(codec.encode(Bye()), Plane.DATA)
+        if link.bye_sent:
+            self._finish(link)
+        else:
+            self._world.call_later(_BYE_RETRY_S, lambda: self.say_bye(link))
 
     def on_bye(self, link: ZoneLink) -> None:
         """The other side sends nothing any more on this link."""
         link.bye_received = True
-        if link.draining is None:
-            self.drain(link)
         self._finish(link)
 
     def _finish(self, link: ZoneLink) -> None:
@@ -205,10 +218,7 @@ class ZoneLinks:
             return
         try:
             if key == LINKS:
-                if value:
-                    self._links_of[member] = _decode_links(value)
-                else:
-                    self._links_of.pop(member, None)
+                self._set_links(member, _decode_links(value) if value else [])
             elif value:
                 self._gaps_of[member] = _decode_gaps(value)
             else:
@@ -216,24 +226,43 @@ class ZoneLinks:
         except msgspec.DecodeError:
             self._counters["bad-attribute"] += 1
             return
-        self._holders = self._gaps = None
+        self._gaps = None
+
+    def served_without(self, member: int, zone: int) -> bool:
+        """Is the zone known to be linked by somebody else than this member?"""
+        return any(holder != member for holder in self.holders.get(zone, ()))
+
+    def give_up(self, member: int, zone: int, external: int) -> None:
+        """The member said that it no longer uses this link; its attribute will say so too."""
+        links = self._links_of.get(member, [])
+        if (zone, external) in links:
+            self._set_links(member, [link for link in links if link != (zone, external)])
 
     def forget(self, member: int) -> None:
         """The member is dead: so are its links."""
-        self._links_of.pop(member, None)
+        self._set_links(member, [])
         self._gaps_of.pop(member, None)
-        self._holders = self._gaps = None
+        self._gaps = None
 
-    @property
-    def holders(self) -> dict[int, tuple[int, ...]]:
-        """Zone → the members of this zone that hold a link to it, by id; normally one."""
-        if self._holders is None:
-            holders: dict[int, list[int]] = {}
-            for member in sorted(self._links_of):
-                for zone in dict.fromkeys(zone for zone, _ in self._links_of[member]):
-                    holders.setdefault(zone, []).append(member)
-            self._holders = {zone: tuple(members) for zone, members in holders.items()}
-        return self._holders
+    def _set_links(self, member: int, links: list[tuple[int, int]]) -> None:
+        before = dict.fromkeys(zone for zone, _ in self._links_of.get(member, ()))
+        after = dict.fromkeys(zone for zone, _ in links)
+        if links or member == self._me.id:
+            self._links_of[member] = links
+        else:
+            self._links_of.pop(member, None)
+        for zone in before:
+            if zone not in after:
+                rest = tuple(holder for holder in self.holders[zone] if holder != member)
+                if rest:
+                    self.holders[zone] = rest
+                else:
+                    del self.holders[zone]
+                self.version += 1
+        for zone in after:
+            if zone not in before:
+                self.holders[zone] = tuple(sorted((*self.holders.get(zone, ()), member)))
+                self.version += 1
 
     @property
     def gaps(self) -> dict[int, frozenset[int]]:
@@ -255,16 +284,23 @@ class ZoneLinks:
 
     def set_gaps(self, link: ZoneLink, gaps: tuple[int, ...]) -> None:
         """The zone at the other end has lost these zones."""
+        gaps = gaps[:GAPS_TOLD_MAX]
         if gaps != link.gaps:
             link.gaps = gaps
             self._changed()
 
     def _changed(self) -> None:
-        self._links_of[self._me.id] = sorted((k.zone, k.peer.id) for k in self.all())
+        self._set_links(self._me.id, sorted((k.zone, k.peer.id) for k in self.all()))
         self._gaps_of[self._me.id] = {k.zone: list(k.gaps) for k in self.all() if k.gaps}
-        self._holders = self._gaps = None
+        self._gaps = None
         if self._timer is None:
             self._timer = self._world.call_later(_PUBLISH_DELAY_S, self._publish_now)
+
+    def publish_now(self) -> None:
+        """Let the zone know before anything else that this node sends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._publish_now()
 
     def _publish_now(self) -> None:
         self._timer = None
@@ -281,3 +317,4 @@ class ZoneLinks:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.drains.clear()

@@ -22,7 +22,7 @@ async def check_health(address: Address, kind: str, timeout_s: float) -> bool:
                 return await _answers_2xx(reader, writer, address, kind.removeprefix("http:"))
             finally:
                 writer.transport.abort()
-    except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+    except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return False
 
 

@@ -51,6 +51,7 @@ class RuntimeLink(asyncio.Protocol):
 
     __slots__ = (
         "_announced",
+        "_beginning",
         "_blocked",
         "_call_soon",
         "_control",
@@ -61,6 +62,7 @@ class RuntimeLink(asyncio.Protocol):
         "_data_bytes_max",
         "_deadline",
         "_down_reason",
+        "_feed",
         "_flush_scheduled",
         "_identity",
         "_loop",
@@ -68,7 +70,6 @@ class RuntimeLink(asyncio.Protocol):
         "_opening",
         "_refused",
         "_settling",
-        "_silent",
         "_splitter",
         "_state",
         "_tick",
@@ -95,10 +96,12 @@ class RuntimeLink(asyncio.Protocol):
         self._opening: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._splitter = FrameSplitter()
+        self._feed = self._splitter.feed
         self._state = _OPENING
         # The protocol knows of this link, so it is owed one `on_link_down`.
         self._announced = dialed
-        self._silent = True
+        # `data_received` has to look twice: no frame came yet, or none may come any more.
+        self._beginning = True
         self._down_reason = ""
         self._deadline: asyncio.TimerHandle | None = None
         self._control: list[bytes] = []
@@ -133,7 +136,7 @@ class RuntimeLink(asyncio.Protocol):
 
     def send(self, frame: bytes, plane: Plane = Plane.CONTROL) -> bool:
         if plane is _DATA:
-            if self._data_bytes >= self._data_bytes_max:
+            if self._data_bytes >= self._data_bytes_max and not self._make_room():
                 return self._refuse_frame("queue-full-data")
             self._data_bytes += len(frame)
             self._data.append(frame)
@@ -154,6 +157,7 @@ class RuntimeLink(asyncio.Protocol):
         self._announced = False
         if drain and self._state is _UP:
             self._state = State.DRAINING
+            self._beginning = True
             self._settling = True
             self._control_bytes_max = self._data_bytes_max = 0
             self._set_deadline(self._world.deadlines.drain_s, self._expire_drain)
@@ -208,29 +212,32 @@ class RuntimeLink(asyncio.Protocol):
     # Receiving.
 
     def data_received(self, data: bytes) -> None:
-        if self._state is not _UP and self._state is not _OPENING:
-            return
-        splitter = self._splitter
-        frames = splitter.feed(data)
+        frames = self._feed(data)
         try:
-            if self._state is _OPENING and splitter.greeted:
-                self._go_up()
-            if self._silent and frames:
-                self._silent = False
-                self._clear_deadline()
+            if self._beginning and not self._begin(frames):
+                return
             on_frame = self._on_frame
             for frame in frames:
+                on_frame(self, frame)
                 if self._state is not _UP:
                     return
-                on_frame(self, frame)
-            if splitter.error is not None and self._state is not State.ENDED:
-                raise splitter.error
+            if self._splitter.error is not None:
+                raise self._splitter.error
         except WireError as error:
             self._break(error)
         except Exception:
             self._world.report_bug(repr(self))
             if self._state is not State.ENDED:
                 self._end("handler-error")
+
+    def _begin(self, frames: list[bytes]) -> bool:
+        """Before the first frame, or after the end; True: go on with the frames, if any."""
+        if self._state is _OPENING and self._splitter.greeted:
+            self._go_up()
+        if self._state is _UP and frames:
+            self._beginning = False
+            self._clear_deadline()
+        return self._state is _UP or self._state is _OPENING
 
     def eof_received(self) -> None:
         """The peer has finished: the transport closes itself and `connection_lost` follows."""
@@ -289,6 +296,14 @@ class RuntimeLink(asyncio.Protocol):
             self._control_bytes = self._data_bytes = 0
             self._write(frames[0] if len(frames) == 1 else b"".join(frames))
 
+    def _make_room(self) -> bool:
+        """Write at once what fills the data plane: many frames within one tick, as when a long
+        read is forwarded, do not mean that the peer is slow."""
+        if self._blocked or self._state is not _UP:
+            return False
+        self._flush_both()
+        return self._data_bytes < self._data_bytes_max
+
     def _refuse_frame(self, reason: str) -> bool:
         if self._state is _UP:
             self._refused = self._settling = True
@@ -326,6 +341,7 @@ class RuntimeLink(asyncio.Protocol):
     def _end(self, reason: str) -> None:
         """Give up the connection at once. `connection_lost` follows if there was one."""
         self._state = State.ENDED
+        self._beginning = True
         self._down_reason = reason
         self._control_bytes_max = self._data_bytes_max = 0
         self._control_bytes = self._data_bytes = 0

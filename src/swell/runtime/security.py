@@ -101,6 +101,8 @@ def issue(directory: Path, node: str, out: Path) -> x509.Certificate:
         if (out / file).exists():
             raise ConfigurationError(f"{out / file} exists: choose another --out, or remove it")
     authority, authority_key = _load_authority(directory)
+    if (out / "ca.pem").exists() and _load_certificate(out / "ca.pem") != authority:
+        raise ConfigurationError(f"{out} holds files of another cluster: choose another --out")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
         [

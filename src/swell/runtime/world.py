@@ -17,7 +17,6 @@ is logged with its traceback and counted as `handler-error`, but stops nothing e
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import ssl
 import time
@@ -41,6 +40,7 @@ from swell.runtime.listener import Listener
 from swell.runtime.logs import log_event, logger_of
 from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import is_loopback
+from swell.runtime.timers import RuntimeTimer
 from swell.wire.limits import FIRST_FRAME_S_MAX, HANDSHAKE_S_MAX
 from swell.world import WRONG_AUTHORITY, Address, Disk, Node
 
@@ -58,40 +58,6 @@ class Deadlines(msgspec.Struct, frozen=True):
     first_frame_s: float = FIRST_FRAME_S_MAX
     drain_s: float = 3.0
     """Longest wait for a peer to read what is queued for it, when a link or the node ends."""
-
-
-class RuntimeTimer:
-    """A pending `call_later`. Never early by `World.now`: the loop counts whole milliseconds of a
-    clock that stands still while the machine is suspended."""
-
-    __slots__ = ("_action", "_due_s", "_handle", "_world")
-
-    def __init__(self, world: RuntimeWorld, delay_s: float, action: Callable[[], None]) -> None:
-        self._world = world
-        self._action: Callable[[], None] | None = action
-        self._due_s = world.now() + delay_s
-        self._handle = self._arm(delay_s)
-
-    def cancel(self) -> None:
-        self._action = None
-        self._handle.cancel()
-
-    def _arm(self, delay_s: float) -> asyncio.Handle:
-        milliseconds = math.ceil(delay_s * 1000.0)
-        if milliseconds <= 0:
-            return self._world.loop.call_soon(self._expire)
-        return self._world.loop.call_later(milliseconds / 1000.0, self._expire)
-
-    def _expire(self) -> None:
-        action = self._action
-        if action is None:
-            return
-        remaining_s = self._due_s - self._world.now()
-        if remaining_s > 0.0:
-            self._handle = self._arm(remaining_s)
-            return
-        self._action = None
-        self._world.guard(action)
 
 
 class RuntimeWorld:
@@ -149,6 +115,11 @@ class RuntimeWorld:
     def node(self) -> Node:
         assert self._node is not None, "the world was not started"
         return self._node
+
+    @property
+    def open_links(self) -> int:
+        """Connections that exist, those still opening or draining included."""
+        return len(self._links)
 
     def listen(self, host: str, port: int) -> Address:
         """Bind; port 0 takes a free one. Without TLS only on loopback."""

@@ -61,6 +61,8 @@ def frame(number: int, body: bytes, flags: int = 0) -> bytes:
 
 def decode(data: bytes) -> Any:
     """Decode one whole frame into its message; `WireError` for anything that is not one."""
+    if len(data) < HEADER_BYTES:
+        raise WireError("bad-body", "not a whole frame")
     decoder = _decoders[data[TYPE_OFFSET]]
     if decoder is None:
         raise WireError("unknown-type", f"type {data[TYPE_OFFSET]}")

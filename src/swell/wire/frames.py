@@ -53,13 +53,18 @@ class FrameSplitter:
         """Take the next piece of the stream and return the frames it completed, oldest first."""
         if self._partial or not self.greeted or self.error is not None:
             return self._resume(data)
-        frames: list[bytes] = []
-        position = _cut_run(data, frames) if len(data) >= RUN_BYTES_MIN else 0
-        return self._split(data, position, frames)
+        size = len(data)
+        if LENGTH_BYTES + LENGTH_MIN <= size <= LENGTH_BYTES + FRAME_BYTES_MAX:
+            (length,) = _length_at(data)
+            if length == size - LENGTH_BYTES:  # one whole frame: as it is
+                return [data]
+        return self._split(data, 0, [])
 
     def _split(self, data: bytes, position: int, frames: list[bytes]) -> list[bytes]:
         """Cut `data` from `position`, where a frame begins; keep what is not whole."""
         size = len(data)
+        if size - position >= RUN_BYTES_MIN:
+            position = _cut_run(data, position, frames)
         last = size - LENGTH_BYTES
         append = frames.append
         while position <= last:
@@ -119,19 +124,21 @@ class FrameSplitter:
         self._missing = 0
 
 
-def _cut_run(data: bytes, frames: list[bytes]) -> int:
-    """If `data` is a run of frames of one length, cut them all at once; where to go on.
+def _cut_run(data: bytes, position: int, frames: list[bytes]) -> int:
+    """If a run of frames of one length begins at `position` and fills `data`, cut them all at
+    once; where to go on.
 
     The frames of a busy link often have one length. Whether all length words of the piece are
     equal is seen from four strided slices, and the cutting is then one call instead of a loop.
     """
-    size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
-    count = len(data) // size
-    if count < RUN_FRAMES_MIN or size < LENGTH_BYTES + LENGTH_MIN:
-        return 0
-    end = count * size
-    for index in (3, 2, 1, 0):
+    (length,) = _length_at(data, position)
+    size = LENGTH_BYTES + length
+    count = (len(data) - position) // size
+    if count < RUN_FRAMES_MIN or length < LENGTH_MIN or length > FRAME_BYTES_MAX:
+        return position
+    end = position + count * size
+    for index in range(position + LENGTH_BYTES - 1, position - 1, -1):
         if data[index:end:size].count(data[index]) != count:
-            return 0
-    frames += [cut for (cut,) in iter_unpack(f"{size}s", memoryview(data)[:end])]
+            return position
+    frames += [cut for (cut,) in iter_unpack(f"{size}s", memoryview(data)[position:end])]
     return end

@@ -1,0 +1,59 @@
+"""The workloads by name, and the planted bugs that their checkers must catch."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+from swell.overlay.members import NO_REFUTATION
+from swell.overlay.multicast import BOTH_WAYS, NO_SUPPRESSION
+from swell.overlay.rebalancing import NO_LEASE
+from swell.simulation.simulation import SimulationFailure
+from swell.simulation.workloads.formation import Formation
+from swell.simulation.workloads.mixed import Mixed
+from swell.simulation.workloads.outage import Outage, PowerOutage, Split
+from swell.simulation.workloads.result import Result
+
+Workload = Callable[[int, int, frozenset[str]], Result]
+"""workload(seed, size, bugs); size 0 is the workload's own choice."""
+
+CONNECTIONS = 10
+
+WORKLOADS: dict[str, tuple[str, Workload]] = {
+    "mixed": (
+        "traffic under a mixture of faults, then healed (size: number of nodes)",
+        lambda seed, size, bugs: Mixed(seed, size, bugs).run(),
+    ),
+    "formation": (
+        "grow by batches and single arrivals (size: links per node)",
+        lambda seed, size, bugs: Formation(seed, size or CONNECTIONS, bugs).run(),
+    ),
+    "outage": (
+        "30 % of the nodes killed at one instant (size: links per node)",
+        lambda seed, size, bugs: Outage(seed, size or CONNECTIONS, bugs).run(),
+    ),
+    "power-outage": (
+        "30 % of the machines lose power at one instant (size: links per node)",
+        lambda seed, size, bugs: PowerOutage(seed, size or CONNECTIONS, bugs).run(),
+    ),
+    "split": (
+        "one zone cut off, then healed (size: links per node)",
+        lambda seed, size, bugs: Split(seed, size or CONNECTIONS, bugs).run(),
+    ),
+}
+
+BUGS = (NO_LEASE, NO_REFUTATION, BOTH_WAYS, NO_SUPPRESSION)
+
+
+def run(workload: str, seed: int, size: int = 0, bugs: frozenset[str] = frozenset()) -> Result:
+    """One run; an exception in protocol code is a problem of that seed like any other."""
+    # A large fleet is one large, living graph of objects: looking through it for garbage again
+    # and again takes a third of the time and finds nothing.
+    threshold = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 1000)
+    try:
+        return WORKLOADS[workload][1](seed, size, bugs)
+    except SimulationFailure as failure:
+        return Result(workload, seed, problems=[str(failure)], virtual_s=failure.time_s)
+    finally:
+        gc.set_threshold(*threshold)

@@ -1,0 +1,139 @@
+"""The overlay in simulation: what THOR promises, grown, struck and healed (THR-1 to THR-11)."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+from swell.ids import MessageId
+from swell.overlay.overlay import Overlay
+from swell.simulation.fleet import Fleet
+from swell.simulation.workloads.catalogue import BUGS, run
+from swell.simulation.workloads.formation import PORT, Formation
+
+MIXED_SEEDS = int(os.environ.get("SWELL_SEEDS", "50"))
+
+
+def test_thr_1_200_nodes_grow_into_three_hops() -> None:
+    result = run("formation", seed=1, size=10)
+    assert result.problems == []
+    assert (result.counts["nodes"], result.counts["zones"]) == (200, 25)
+    assert result.counts["diameter"] == 3
+
+
+@pytest.mark.skipif("SWELL_LARGE" not in os.environ, reason="a minute long: make simulate")
+def test_thr_1_1386_nodes_form_in_two_minutes_and_one_gibibyte() -> None:
+    begun = time.perf_counter()
+    result = run("formation", seed=1, size=20)
+    wall_s = time.perf_counter() - begun
+    assert result.problems == []
+    assert (result.counts["nodes"], result.counts["zones"]) == (1386, 99)
+    assert wall_s < 120.0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1024 * 1024
+
+
+@pytest.mark.parametrize("workload", ["outage", "power-outage"])
+def test_thr_11_an_outage_of_30_percent_loses_nothing_that_a_detour_connects(workload: str) -> None:
+    result = run(workload, seed=2, size=10)
+    assert result.problems == []
+    assert result.counts["killed"] == 60
+
+
+def test_a_zone_that_was_cut_off_converges() -> None:
+    assert run("split", seed=3, size=10).problems == []
+
+
+@pytest.mark.parametrize("first", range(0, MIXED_SEEDS, 10))
+def test_mixed_faults(first: int) -> None:
+    for seed in range(first, min(first + 10, MIXED_SEEDS)):
+        result = run("mixed", seed)
+        assert result.problems == [], f"swell simulate --workload mixed --seed {seed}"
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_caught(bug: str) -> None:
+    for seed in range(20):
+        result = run("mixed", seed, bugs=frozenset({bug}))
+        if result.problems and not result.problems[0].startswith("vacuous"):
+            return
+    pytest.fail(f"{bug} was not caught by 20 seeds")
+
+
+def test_a_run_without_faults_is_vacuous() -> None:
+    result = run("mixed", seed=0)
+    result.counts["faults"] = 2
+    result.require("faults", 5)
+    assert result.problems == ["vacuous: faults is 2, at least 5 needed"]
+
+
+def test_a_seed_replays_exactly_under_another_hash_seed() -> None:
+    code = (
+        "from swell.simulation.workloads.catalogue import run; print(run('mixed', 4).digest)"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def _between(source: Overlay, target: Overlay, way: int, entry: int, fleet: Fleet) -> list[int]:
+    """The nodes of one path of a mesh that are neither its source nor its target."""
+    hop = source.zonelinks.holders[way][0]
+    nodes = [hop, entry]
+    if way != target.me.zone:
+        exits = [o for o in fleet.zones()[way] if target.me.zone in o.zonelinks.mine]
+        nodes += [overlay.me.id for overlay in exits]
+    return [node for node in nodes if node not in (source.me.id, target.me.id)]
+
+
+def test_thr_11_mesh_survives_a_failure_on_every_path_but_one() -> None:
+    """One machine in the middle of all disjoint paths but one loses power; the message, sent
+    before anybody can know, still arrives, once."""
+    formation = Formation(seed=5, connections=10)
+    formation.grow()
+    formation.settle()
+    assert formation.result.problems == []
+    fleet, simulation = formation.fleet, formation.simulation
+    rng = simulation.rng("mesh")
+    paths_seen = []
+    for _ in range(3):
+        living = {overlay.me.id: overlay for overlay in fleet.living()}
+        source, target = rng.sample(list(living.values()), 2)
+        if source.me.zone == target.me.zone:
+            continue
+        place = (target.me.zone, target.me.id)
+        sent: list[tuple[MessageId, int]] = []
+        source.mesh.send(*place, PORT, b"first", lambda *result: sent.append(result))
+        simulation.run_for(1.0)
+        paths_seen.append(sent[0][1])
+        assert target.me.name in formation.delivery.reached(sent[0][0])
+
+        entries = source.mesh._tables[target.me.zone][1]
+        ways = source.mesh.ways(*place, entries)
+        ways.remove(rng.choice(ways))
+        for way in ways:
+            entry = entries.get(way, 0) if way != target.me.zone else 0
+            between = [node for node in _between(source, target, way, entry, fleet) if node]
+            if between:
+                fleet.crash([living[rng.choice(between)].me.name], power=True)
+        source.mesh.send(*place, PORT, b"second", lambda *result: sent.append(result))
+        simulation.run_for(1.0)
+        assert sent[1][1] == len(ways) + 1
+        assert target.me.name in formation.delivery.reached(sent[1][0])
+        if not fleet.processes[fleet.voter].alive:
+            fleet.processes[fleet.voter].start()
+        formation.settle()
+    assert formation.delivery.violations == []
+    assert max(paths_seen) >= 7, paths_seen

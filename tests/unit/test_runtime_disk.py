@@ -1,0 +1,200 @@
+"""The real disk: order, group commit, failures that stay failures."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swell.runtime.disk import SPILL_BYTES, RuntimeDisk
+from swell.world import DiskError
+from tests.unit.runtime_toys import run, until
+
+
+def guard(action: Callable[..., None], *arguments: Any) -> None:
+    action(*arguments)
+
+
+@asynccontextmanager
+async def disk_in(path: Path) -> AsyncIterator[RuntimeDisk]:
+    disk = RuntimeDisk(path, asyncio.get_running_loop(), guard)
+    try:
+        yield disk
+    finally:
+        await disk.close()
+
+
+def test_operations_take_effect_and_finish_in_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            done: list[tuple[str, Any]] = []
+
+            def note(what: str) -> Callable[[Any], None]:
+                return lambda result: done.append((what, result))
+
+            disk.append("log", b"one")
+            disk.append("log", b"two")
+            disk.sync("log", note("sync"))
+            disk.append("log", b"three")
+            disk.read("log", 3, 100, note("read"))
+            disk.truncate("log", 4, note("truncate"))
+            disk.append("log", b"!")
+            disk.replace("log", "snapshot", note("replace"))
+            disk.read("snapshot", 0, 100, note("read"))
+            disk.append("log", b"new")
+            disk.sync("log", note("sync"))
+            assert disk.list() == {"log": 3, "snapshot": 5}
+            assert done == []
+            await until(lambda: len(done) == 6)
+            assert done == [
+                ("sync", None),
+                ("read", b"twothree"),
+                ("truncate", None),
+                ("replace", None),
+                ("read", b"onet!"),
+                ("sync", None),
+            ]
+        assert (tmp_path / "log").read_bytes() == b"new"
+        assert (tmp_path / "snapshot").read_bytes() == b"onet!"
+        async with disk_in(tmp_path) as again:
+            assert again.list() == {"log": 3, "snapshot": 5}
+
+    run(main)
+
+
+def test_appends_reach_the_file_at_sync_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            done: list[Any] = []
+            disk.append("log", b"x")
+            disk.sync("other", done.append)
+            await until(lambda: done)
+            assert not (tmp_path / "log").exists()
+            disk.append("big", b"x" * (SPILL_BYTES + 1))
+            await until(lambda: (tmp_path / "big").exists())
+
+    run(main)
+
+
+def test_syncs_that_wait_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    first_sync_may_end = asyncio.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        real_write, real_sync = os.write, os.fdatasync
+
+        def write(descriptor: int, data: bytes) -> int:
+            calls.append(f"write {len(data)}")
+            return real_write(descriptor, data)
+
+        def fdatasync(descriptor: int) -> None:
+            calls.append("sync")
+            if len(calls) == 2:
+                asyncio.run_coroutine_threadsafe(first_sync_may_end.wait(), loop).result(10)
+            real_sync(descriptor)
+
+        async with disk_in(tmp_path) as disk:
+            done: list[Any] = []
+            disk.append("log", b"x")
+            disk.sync("log", done.append)  # creates the file
+            await until(lambda: done)
+            monkeypatch.setattr("swell.runtime.disk.os.write", write)
+            monkeypatch.setattr("swell.runtime.disk.os.fdatasync", fdatasync)
+            for _ in range(10):
+                disk.append("log", b"12345")
+                disk.sync("log", done.append)
+                await asyncio.sleep(0)
+                if len(calls) < 2:
+                    await until(lambda: len(calls) == 2)
+            first_sync_may_end.set()
+            await until(lambda: len(done) == 11)
+            monkeypatch.undo()
+        assert calls == ["write 5", "sync", "write 45", "sync"]
+        assert done == [None] * 11
+
+    run(main)
+
+
+def test_a_failed_sync_is_reported_and_never_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            done: list[Any] = []
+            disk.append("log", b"x")
+            monkeypatch.setattr("swell.runtime.disk.os.fdatasync", fail)
+            disk.sync("log", done.append)
+            await until(lambda: done)
+            monkeypatch.undo()
+            disk.append("log", b"y")
+            disk.sync("log", done.append)
+            disk.append("other", b"z")
+            disk.sync("other", done.append)
+            await until(lambda: len(done) == 3)
+            assert [str(error) for error in done[:2]] == ["log: Input/output error"] * 2
+            assert isinstance(done[0], DiskError)
+            assert done[2] is None
+
+    run(main)
+
+
+def test_a_short_write_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            done: list[Any] = []
+            monkeypatch.setattr("swell.runtime.disk.os.write", lambda fd, data: len(data) - 1)
+            disk.append("log", b"abc")
+            disk.sync("log", done.append)
+            await until(lambda: done)
+            monkeypatch.undo()
+            assert "probably full" in str(done[0])
+
+    run(main)
+
+
+def test_missing_files_are_errors(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            done: list[Any] = []
+            disk.read("none", 0, 1, done.append)
+            disk.truncate("none", 0, done.append)
+            disk.replace("none", "new", done.append)
+            await until(lambda: len(done) == 3)
+            assert all(isinstance(error, DiskError) for error in done)
+            disk.append("none", b"now it is there")
+            disk.sync("none", done.append)
+            await until(lambda: len(done) == 4)
+            assert done[3] is None
+
+    run(main)
+
+
+def test_closing_finishes_what_was_submitted(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            for number in range(200):
+                disk.append(f"f{number}", b"x" * number)
+                disk.sync(f"f{number}", lambda error: None)
+
+    run(main)
+    assert [os.path.getsize(tmp_path / f"f{number}") for number in range(200)] == list(range(200))
+
+
+@pytest.mark.parametrize("file", ["", "..", "a/b", ".hidden", "/etc/passwd", "x" * 300])
+def test_names_stay_inside_the_directory(tmp_path: Path, file: str) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            with pytest.raises(AssertionError):
+                disk.append(file, b"x")
+
+    run(main)

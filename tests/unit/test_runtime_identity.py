@@ -1,0 +1,51 @@
+"""The data directory: one process, one node, one cluster, a counter of starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swell.errors import ConfigurationError
+from swell.runtime.identity import DataDirectory
+
+
+def test_starts_are_counted(tmp_path: Path) -> None:
+    names = set()
+    for expected in (1, 2, 3):
+        directory = DataDirectory(tmp_path / "data", "c", "n")
+        assert directory.epoch == expected
+        names.add(directory.uid)
+        directory.close()
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize(("cluster", "node"), [("c", "other"), ("other", "n")])
+def test_a_directory_of_another_node(tmp_path: Path, cluster: str, node: str) -> None:
+    DataDirectory(tmp_path, "c", "n").close()
+    with pytest.raises(ConfigurationError, match="belongs to node 'n' of cluster 'c'"):
+        DataDirectory(tmp_path, cluster, node)
+    directory = DataDirectory(tmp_path, "c", "n")
+    assert directory.epoch == 2
+    directory.close()
+
+
+def test_two_owners_at_once(tmp_path: Path) -> None:
+    first = DataDirectory(tmp_path, "c", "n")
+    with pytest.raises(ConfigurationError, match="in use by another process"):
+        DataDirectory(tmp_path, "c", "n")
+    first.close()
+    DataDirectory(tmp_path, "c", "n").close()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"cluster": 1}', b"\xff"])
+def test_a_damaged_identity(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "identity.json").write_bytes(content)
+    with pytest.raises(ConfigurationError, match="is damaged"):
+        DataDirectory(tmp_path, "c", "n")
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot use"):
+        DataDirectory(tmp_path / "file", "c", "n")
