@@ -40,8 +40,11 @@ format: setup ## let ruff lay out the code
 	$(BIN)/ruff format src tests
 	$(BIN)/ruff check --fix src tests
 
-simulate: setup ## many seeds of the mixed-fault workload (SEEDS=1000)
+simulate: setup ## many seeds of every workload, the planted bugs, 1,386 nodes (SEEDS=1000)
 	$(BIN)/swell simulate --workload mixed --seeds $(SEEDS)
+	$(BIN)/swell simulate --workload mixed --bugs
+	$(BIN)/swell simulate --workload outage --nodes 20 --seeds 1
+	SWELL_SEEDS=200 SWELL_LARGE=1 $(BIN)/python -m pytest -q tests/simulation
 
 lab: setup ## the experiments: list them, or run one (LAB="thor-topology --quick")
 	$(BIN)/swell lab $(LAB)

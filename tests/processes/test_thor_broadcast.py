@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def measurement(received_per_s: float, offered_per_s: float) -> Measurement:
     times_s = np.linspace(0.1, 1.1, 21)
     received = np.outer(times_s * received_per_s, np.ones(2))
     load = Load((0,), 100, window=10, rate_per_s=offered_per_s)
-    return Measurement(load, times_s, received, 0, 0, 0, {}, 0, 0.0)
+    return Measurement(load, times_s, received, 0, 0, 0, Counter(), 0, 0.0)
 
 
 @pytest.mark.parametrize(("received_per_s", "keeps"), [(1000, True), (960, True), (900, False)])

@@ -41,6 +41,9 @@ COMMANDS: dict[str, Command] = {
     "demo": Command("swell.cli.demo", "demo", "Watch a local cluster form, route and heal."),
     "node": Command("swell.cli.node", "node", "Run one node."),
     "cluster": Command("swell.cli.cluster", "app", "Make a cluster's authority and certificates."),
+    "simulate": Command(
+        "swell.cli.simulate", "simulate", "Run workloads in the deterministic simulation."
+    ),
     "lab": Command("swell.cli.lab", "lab", "Run an experiment, or list them all."),
 }
 

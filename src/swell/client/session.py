@@ -113,6 +113,8 @@ class Requester:
             return
         error = _final(session, reason)
         if error is None and self._failures >= len(self._addresses):
+            if session.refusal is not None:
+                reason = session.refusal.sentence
             error = UnavailableError(
                 f"no node answers, the last at {self._addresses[0]} ({reason})"
             )

@@ -131,7 +131,7 @@ def _cut_run(data: bytes, position: int, frames: list[bytes]) -> int:
     The frames of a busy link often have one length. Whether all length words of the piece are
     equal is seen from four strided slices, and the cutting is then one call instead of a loop.
     """
-    (length,) = _length_at(data, position)
+    length: int = _length_at(data, position)[0]
     size = LENGTH_BYTES + length
     count = (len(data) - position) // size
     if count < RUN_FRAMES_MIN or length < LENGTH_MIN or length > FRAME_BYTES_MAX:
