@@ -13,7 +13,8 @@ from collections.abc import Callable
 import msgspec
 
 from swell.directory.client import DirectoryClient
-from swell.directory.messages import JoinRefused, JoinReply, JoinRequest, ReportReply, ZoneReport
+from swell.directory.messages import JoinRefused, JoinReply, JoinRequest
+from swell.directory.reporting import Reporting
 from swell.directory.service import DirectoryService
 from swell.events import Started
 from swell.operations.service import Operations
@@ -24,7 +25,6 @@ from swell.overlay.sessions import Sessions
 from swell.settings import Settings
 from swell.world import Address, Link, Timer, World
 
-RETIRE = "retire"
 MOVE_STAGGER_S = 2.0
 
 
@@ -58,7 +58,7 @@ class Node:
         self.overlay: Overlay | None = None
         self.on_joined: Callable[[], None] = lambda: None
         self.refusal: JoinRefused | None = None
-        self._report_timer: Timer | None = None
+        self._reporting: Reporting | None = None
         self._move_timer: Timer | None = None
         self._ledger = Ledger(config.settings.overlay.duplicate_window)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
@@ -116,7 +116,14 @@ class Node:
         self.operations.attach(overlay)
         self.world.emit(Started(reply.contact.id, reply.contact.zone, reply.contact.epoch))
         overlay.start(reply.members, [(b.zone, b.contacts) for b in reply.bootstrap], reply.view)
-        self._report_later()
+        self._reporting = Reporting(
+            self.world,
+            self.config.settings.overlay,
+            overlay,
+            self.directory,
+            self._move_later,
+            self.counters,
+        )
         self.on_joined()
 
     def _on_refused(self, refusal: JoinRefused) -> None:
@@ -132,9 +139,10 @@ class Node:
         self.sessions.close_all("stopped")
 
     def _cancel_timers(self) -> None:
-        for timer in (self._report_timer, self._move_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._reporting is not None:
+            self._reporting.stop()
+        if self._move_timer is not None:
+            self._move_timer.cancel()
         self._move_timer = None
 
     def move(self) -> None:
@@ -147,36 +155,6 @@ class Node:
         self.overlay = None
         self.counters["moved"] += 1
         self._join(leaving=overlay.me.zone)
-
-    # The delegate's reports.
-
-    def _report_later(self) -> None:
-        interval = self.config.settings.overlay.report_interval_s
-        delay = interval * (0.75 + 0.5 * self.world.rng.random())
-        self._report_timer = self.world.call_later(delay, self._report)
-
-    def _report(self) -> None:
-        self._report_later()
-        overlay = self.overlay
-        if overlay is None:
-            return
-        if overlay.members.attribute(overlay.members.alive()[0].id, RETIRE):
-            self._move_later()
-        elif overlay.is_delegate():
-            alive = tuple((contact.id, contact.epoch) for contact in overlay.members.alive())
-            report = ZoneReport(overlay.me.zone, alive, overlay.view.epoch)
-            self.directory.report(report, lambda reply: self._on_report_reply(overlay, reply))
-
-    def _on_report_reply(self, overlay: Overlay, reply: ReportReply) -> None:
-        if overlay is not self.overlay:
-            return
-        if reply.view is not None:
-            overlay.set_view(reply.view)
-        for stranger in reply.strangers:
-            overlay.clique.meet(stranger)
-        if reply.retire:
-            overlay.members.set_attribute(RETIRE, b"1", urgent=True)
-            self._move_later()
 
     def _move_later(self) -> None:
         if self._move_timer is None:

@@ -12,7 +12,10 @@ import pytest
 
 from swell.ids import MessageId
 from swell.overlay.overlay import Overlay
+from swell.settings import OverlaySettings, Settings
+from swell.simulation.checkers.topology import problems
 from swell.simulation.fleet import Fleet
+from swell.simulation.simulation import Simulation
 from swell.simulation.workloads.catalogue import BUGS, run
 from swell.simulation.workloads.formation import PORT, Formation
 
@@ -137,3 +140,25 @@ def test_thr_11_mesh_survives_a_failure_on_every_path_but_one() -> None:
         formation.settle()
     assert formation.delivery.violations == []
     assert max(paths_seen) >= 7, paths_seen
+
+
+def test_spi_1_a_zone_cut_off_from_the_directory_is_supervised_by_another() -> None:
+    simulation = Simulation(seed=1)
+    fleet = Fleet(simulation, Settings(overlay=OverlaySettings(connections=4)))
+    for k in range(12):
+        fleet.add(f"n{k}", f"s{k % 3}")
+    assert simulation.run_until_true(lambda: not problems(fleet), 60.0, 1.0)
+    far = [name for name, process in fleet.processes.items() if process.site == "s2"]
+    simulation.network.partition([fleet.voter], far)
+    simulation.run_for(90.0)
+    fleet.add("late", "s1")
+    simulation.run_for(60.0)
+
+    voter = fleet.node(fleet.voter)
+    assert voter is not None
+    assert voter.service is not None
+    state = voter.service.state
+    assert all(state.nodes[state.names[name]].up for name in far)
+    assert fleet.counter("supervised") > 0
+    views = {overlay.me.zone: overlay.view.epoch for overlay in fleet.living()}
+    assert set(views.values()) == {state.epoch}

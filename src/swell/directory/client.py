@@ -57,7 +57,7 @@ class DirectoryClient:
         self._joining: JoinRequest | None = None
         self._on_joined: Callable[[JoinReply], None] = lambda reply: None
         self._on_refused: Callable[[JoinRefused], None] = lambda refusal: None
-        self._on_report: Callable[[ReportReply], None] = lambda reply: None
+        self._reports: dict[int, Callable[[ReportReply], None]] = {}
         self._retry_s = RETRY_S
         self._retry: Timer | None = None
         self._idle: Timer | None = None
@@ -99,8 +99,9 @@ class DirectoryClient:
     def report(self, report: ZoneReport, done: Callable[[ReportReply], None]) -> None:
         """Tell who is alive; no answer if the directory is away. What others send on links to
         this node, if it is a voter itself, is never taken for an answer."""
-        self._on_report = done
-        self._send(report)
+        if len(self._reports) < QUEUE_MAX:
+            self._reports[report.zone] = done
+            self._send(report)
 
     def stop(self) -> None:
         waiting = [timer for _, _, timer in self._open.values()]
@@ -135,7 +136,9 @@ class DirectoryClient:
 
     def on_report(self, session: Session, reply: ReportReply) -> None:
         if session is self._session:
-            self._on_report(reply)
+            done = self._reports.pop(reply.zone, None)
+            if done is not None:
+                done(reply)
 
     def on_join_reply(self, session: Session, reply: JoinReply) -> None:
         if self._joining is not None and session is self._session:

@@ -97,6 +97,7 @@ class ReportReply(Message, frozen=True):
     the report did not name (after a partition); `retire`: the zone is too small to last, its
     members move."""
 
+    zone: int
     view: View | None
     strangers: tuple[Contact, ...]
     retire: bool

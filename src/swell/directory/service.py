@@ -281,8 +281,8 @@ class DirectoryService:
     # Who is alive.
 
     def on_report(self, session: Session, report: ZoneReport) -> None:
-        sender = self._entry(session.peer.name)
-        if sender is None or sender.contact.zone != report.zone:
+        # The zone's delegate, or a supervisor of another zone: any node that was admitted.
+        if self._entry(session.peer.name) is None:
             self._counters["report-of-stranger"] += 1
             return
         self._catch_up(report)
@@ -300,7 +300,7 @@ class DirectoryService:
         view = self.state.view()
         newer = view if view.epoch > report.view_epoch else None
         strangers = self._strangers(report)
-        session.send(ReportReply(newer, strangers, self._should_retire(report.zone)))
+        session.send(ReportReply(report.zone, newer, strangers, self._should_retire(report.zone)))
 
     def _catch_up(self, report: ZoneReport) -> None:
         """Somebody knows a later view, or later ids, than this directory ever gave out: its log

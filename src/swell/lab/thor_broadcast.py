@@ -132,7 +132,7 @@ def search(cluster: Cluster, plan: Plan, sources: tuple[int, ...], payload_bytes
     for share in plan.shares:
         paced = load._replace(rate_per_s=share * limit / len(sources))
         measured = cluster.measure(paced, plan.warm_up_s, plan.open_s)
-        if measured.clean and keeps_up(measured):
+        if measured.sent and measured.clean and keeps_up(measured):
             return Search(limit, measured)
     return Search(limit, None)
 

@@ -26,6 +26,9 @@ OPEN_MAX = 10_000
 _head = Struct(">QB")
 
 
+Answerer = Callable[[Routed, bytes, Callable[[bytes], None]], None]
+
+
 class Answer(NamedTuple):
     """What came back: the payload and, if the question was traced, both paths."""
 
@@ -52,12 +55,16 @@ class Requests:
         self._open: dict[int, _Open] = {}
         self._number = me.epoch << 32
         """Answers to a former life of this process match no question of this one."""
-        self._topics: dict[int, Callable[[Routed, bytes], bytes]] = {}
+        self._topics: dict[int, Answerer] = {}
         multicast.listen(QUESTION_PORT, self.on_question)
         multicast.listen(ANSWER_PORT, self.on_answer)
 
     def answer(self, topic: int, function: Callable[[Routed, bytes], bytes]) -> None:
         """Answer questions of this topic with `function(question, body)`."""
+        self.answer_later(topic, lambda question, body, reply: reply(function(question, body)))
+
+    def answer_later(self, topic: int, function: Answerer) -> None:
+        """Let `function(question, body, reply)` answer by calling `reply(bytes)` when it can."""
         assert topic not in self._topics, f"topic {topic} is taken"
         self._topics[topic] = function
 
@@ -108,14 +115,17 @@ class Requests:
             self._counters["unknown-question"] += 1
             return
         path = b"".join(node.to_bytes(4, "big") for node in routed.path)
-        body = function(routed, payload[_head.size :])
-        self._multicast.send(
-            NODE,
-            node_target(routed.source_zone, routed.source),
-            ANSWER_PORT,
-            _head.pack(number, len(routed.path)) + path + body,
-            traced=bool(routed.path),
-        )
+
+        def reply(body: bytes) -> None:
+            self._multicast.send(
+                NODE,
+                node_target(routed.source_zone, routed.source),
+                ANSWER_PORT,
+                _head.pack(number, len(routed.path)) + path + body,
+                traced=bool(routed.path),
+            )
+
+        function(routed, payload[_head.size :], reply)
 
     def on_answer(self, routed: Routed) -> None:
         payload = routed.payload

@@ -8,6 +8,7 @@ every node exactly once.
 
 from __future__ import annotations
 
+from swell.node import Node
 from swell.overlay.matchers import BROADCAST
 from swell.settings import OverlaySettings, Settings
 from swell.simulation.checkers.delivery import DeliveryChecker
@@ -32,12 +33,15 @@ class Formation:
         self.settings = Settings(overlay=OverlaySettings(connections=connections))
         self.simulation = Simulation(seed)
         self.fleet = Fleet(self.simulation, self.settings, bugs)
-        self.fleet.on_start = lambda node: setattr(
-            node,
-            "on_joined",
-            lambda: node.overlay and node.overlay.multicast.listen(PORT, lambda message: None),
-        )
+        self.fleet.on_start = self._on_start
         self.delivery = DeliveryChecker(self.simulation)
+
+    def _on_start(self, node: Node) -> None:
+        def joined() -> None:
+            assert node.overlay is not None
+            node.overlay.multicast.listen(PORT, lambda message: None)
+
+        node.on_joined = joined
 
     def run(self) -> Result:
         """Grow, settle, judge."""
