@@ -28,6 +28,16 @@ def check_name(name: str, what: str = "name") -> str:
     return name
 
 
+MOVES_PER_START = 1 << 10
+
+
+def epoch_of(start: int, moves: int) -> int:
+    """The number of one stay of a process in one zone. It grows with every start of the process
+    (whose count is durable) and with every move to another zone, so that what is said about an
+    earlier stay never overrides what is said about a later one."""
+    return start * MOVES_PER_START + min(moves, MOVES_PER_START - 1)
+
+
 class MessageId(NamedTuple):
     """Identity of one multicast: unique for ever, since `epoch` grows with every process start."""
 

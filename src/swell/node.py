@@ -17,6 +17,7 @@ from swell.directory.messages import JoinRefused, JoinReply, JoinRequest
 from swell.directory.reporting import Reporting
 from swell.directory.service import DirectoryService
 from swell.events import Started
+from swell.ids import epoch_of
 from swell.operations.service import Operations
 from swell.overlay.contact import Contact
 from swell.overlay.duplicates import Ledger
@@ -60,6 +61,7 @@ class Node:
         self.refusal: JoinRefused | None = None
         self._reporting: Reporting | None = None
         self._move_timer: Timer | None = None
+        self._moves = 0
         self._ledger = Ledger(config.settings.overlay.duplicate_window)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
         self.service: DirectoryService | None = None
@@ -81,7 +83,11 @@ class Node:
         if self.overlay is not None:
             return self.overlay.me
         c = self.config
-        return Contact(0, c.name, c.site, c.rack, 0, c.address.host, c.address.port, c.epoch)
+        return Contact(0, c.name, c.site, c.rack, 0, c.address.host, c.address.port, self._epoch)
+
+    @property
+    def _epoch(self) -> int:
+        return epoch_of(self.config.epoch, self._moves)
 
     def _load(self) -> int:
         return self.overlay.zonelinks.load() if self.overlay is not None else 0
@@ -96,7 +102,7 @@ class Node:
     def _join(self, leaving: int) -> None:
         c = self.config
         request = JoinRequest(
-            c.name, c.uid, c.site, c.region, c.rack, c.address.host, c.address.port, c.epoch,
+            c.name, c.uid, c.site, c.region, c.rack, c.address.host, c.address.port, self._epoch,
             leaving,
         )  # fmt: skip
         self.directory.join(request, self._on_admitted, self._on_refused)
@@ -154,6 +160,7 @@ class Node:
         overlay.stop()
         self.overlay = None
         self.counters["moved"] += 1
+        self._moves += 1
         self._join(leaving=overlay.me.zone)
 
     def _move_later(self) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.processes.commands import swell
+from tests.processes.commands import ENVIRONMENT, swell
 
 pytestmark = pytest.mark.slow
 
 
-def demo_directories() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("swell-demo-*"))
-
-
-def test_demo() -> None:
-    before = demo_directories()
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "TMPDIR", str(tmp_path))
     done = swell("demo", timeout_s=60.0)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
@@ -30,4 +25,4 @@ def test_demo() -> None:
         "stopped and cleaned up",
     ):
         assert words in done.stdout
-    assert demo_directories() <= before
+    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from swell.lab.broadcast_cluster import Cluster, ClusterError, Load, Measurement
 from swell.lab.broadcast_worker import Place
 from swell.lab.thor_broadcast import Plan, frame_bytes, keeps_up, search
 
-TINY = Plan((8,), 1, 0.1, 0.3, 0.4, (0.7, 0.4, 0.2, 0.1))
+TINY = Plan((8,), 1, 0.1, 0.3, 0.4, share=0.6, tries=5)
 NODES = 8
 EVERYBODY = tuple(range(NODES))
 

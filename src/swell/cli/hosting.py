@@ -122,7 +122,7 @@ class Hosting:
         me = node.me()
         self._say(
             f"{me.name} joined as node {me.id} of zone {me.zone}",
-            {"event": "joined", "node": me.name, "id": me.id, "zone": me.zone, "epoch": me.epoch},
+            {"event": "joined", "node": me.name, "id": me.id, "zone": me.zone, "epoch": me.start},
         )
 
     def _say(self, text: str, fields: dict[str, str | int]) -> None:

@@ -99,9 +99,11 @@ class DirectoryClient:
     def report(self, report: ZoneReport, done: Callable[[ReportReply], None]) -> None:
         """Tell who is alive; no answer if the directory is away. What others send on links to
         this node, if it is a voter itself, is never taken for an answer."""
-        if len(self._reports) < QUEUE_MAX:
+        if report.zone in self._reports or len(self._reports) < QUEUE_MAX:
             self._reports[report.zone] = done
             self._send(report)
+        else:
+            self._counters["directory-queue-full"] += 1
 
     def stop(self) -> None:
         waiting = [timer for _, _, timer in self._open.values()]
@@ -177,6 +179,7 @@ class DirectoryClient:
             return
         self._session = None
         self._queue.clear()
+        self._reports.clear()
         self._addresses.append(self._addresses.pop(0))
         self._counters["directory-lost"] += 1
         refusal = _final_refusal(session, reason)

@@ -3,8 +3,8 @@
 Every record is `length u32 | crc32 u32 | payload`, never empty. `propose` appends and syncs; the
 record counts once `done` ran. Records that are proposed while a sync runs share the next one. A
 torn tail (the last record is incomplete) is cut at start; a bad record with valid ones behind it
-is rot, and a sync error is fatal: the node halts rather than answer from a state it may not have. When the log
-is much longer than its state it is rewritten.
+is rot, and a sync error is fatal: the node halts rather than answer from a state it may not have.
+When the log is much longer than its state it is rewritten.
 """
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ class Reporting:
         if not overlay.is_delegate():
             self._unanswered = 0
             return
+        overlay.share_view()
         members = tuple((contact.id, contact.epoch) for contact in alive)
         report = ZoneReport(overlay.me.zone, members, overlay.view.epoch)
         self._unanswered += 1

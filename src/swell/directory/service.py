@@ -30,7 +30,7 @@ from swell.directory.messages import (
 )
 from swell.directory.records import Admitted, Down, Entry, Forgotten, Numbers, Record, State, Up
 from swell.errors import InvalidNameError
-from swell.ids import check_name
+from swell.ids import MOVES_PER_START, check_name
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind, Refused
 from swell.overlay.sessions import Session, Sessions
@@ -145,8 +145,9 @@ class DirectoryService:
         if entry.uid == request.uid and request.epoch < entry.contact.epoch:
             return JoinRefused(
                 "stale-epoch",
-                f"{request.name} has started {entry.contact.epoch} times before, its data "
-                f"directory says {request.epoch}: it is an old copy; start with an empty one",
+                f"{request.name} has started {entry.contact.start} times before, its data "
+                f"directory says {request.epoch // MOVES_PER_START}: it is an old copy; start "
+                "with an empty one under another name",
             )
         return None
 

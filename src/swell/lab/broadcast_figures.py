@@ -106,6 +106,7 @@ def plot(lab: Lab, rows: Rows) -> None:
         axes.set_yscale("log" if logarithmic else "linear")
         if not logarithmic:
             axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter("{x:,.0f}")
     handles, labels = panels.flat[0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=3)
     canvas.savefig(lab.plot("thor-broadcast"))

@@ -119,7 +119,7 @@ def graph(answers: Iterable[ZoneAnswer], unreachable: list[int]) -> Result:
             "site": r.contact.site,
             "rack": r.contact.rack,
             "zone": r.contact.zone,
-            "epoch": r.contact.epoch,
+            "epoch": r.contact.start,
             "address": str(r.contact.address),
             "state": "suspect" if r.suspect else "alive",
         }

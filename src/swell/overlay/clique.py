@@ -2,7 +2,8 @@
 
 The member with the higher id, the later arrival, dials; the other side dials only if nothing
 came of that after a while. Of two links between the same members the one that the higher id
-dialled stays; of two dialled by the same side the newer one.
+dialled stays; of two dialled by the same side the newer one. Only living members are dialled
+again: a peer that connects is one when it has spoken for itself (`Members`).
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class Clique:
                 return
             existing.close(reason="replaced")
         self.up[peer.id] = session
-        self._wanted[peer.id] = peer
+        if peer.id in self._wanted:
+            self._wanted[peer.id] = peer
         self._listener.on_clique_up(peer)
 
     def on_closed(self, session: Session, reason: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from swell.ids import MOVES_PER_START
 from swell.wire.codec import Message
 from swell.world import Address
 
@@ -17,7 +18,7 @@ Text = Annotated[str, Meta(max_length=255)]
 
 
 class Contact(Message, frozen=True):
-    """One node in one life: `epoch` grows with every start of its process."""
+    """One node in one life: `epoch` grows with every start of its process and every move."""
 
     id: Number
     name: Text
@@ -27,6 +28,11 @@ class Contact(Message, frozen=True):
     host: Text
     port: Port
     epoch: Number
+
+    @property
+    def start(self) -> int:
+        """Which start of its process this is."""
+        return self.epoch // MOVES_PER_START
 
     @property
     def address(self) -> Address:

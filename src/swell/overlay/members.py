@@ -283,6 +283,7 @@ class Members:
                 self._counters["rumour-unknown-dead"] += 1
             elif sender != contact.id and self._roster.is_buried(rumour):
                 self._counters["rumour-buried"] += 1
+                self._dispute(rumour, sender)
             elif self._make_room():
                 self._adopt(None, rumour, state, spread)
         elif supersedes(rumour, state, record):
@@ -293,6 +294,15 @@ class Members:
                 contact.id, rumour.origin
             ):
                 self._gossip.spread_member(rumour)
+
+    def _dispute(self, rumour: MemberRumour, sender: int) -> None:
+        """The sender holds a life for lasting that we have buried. One of us is wrong, and only
+        the member can tell: let the sender doubt it, so that it is asked."""
+        incarnation = self._roster.graves[rumour.contact.id][1]
+        doubt = MemberRumour(
+            rumour.contact, max(incarnation, rumour.incarnation), State.SUSPECT, self.me.id
+        )
+        self._gossip.send_to(sender, Rumours((doubt,)))
 
     def _hear_of_me(self, rumour: MemberRumour) -> None:
         """Refute what is wrong: whoever is told that it is dead is not."""

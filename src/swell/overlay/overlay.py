@@ -76,6 +76,7 @@ class Overlay:
         self._settings = settings
         self._counters = counters
         self._clique_timer: Timer | None = None
+        self._shared_epoch = 0
         self._zones: tuple[View, int, list[int]] | None = None
         self._ring: tuple[tuple[int, int, int], TwoLevelRing] | None = None
         self.coordinates = CoordinateClient(settings.coordinates, world.rng)
@@ -208,7 +209,13 @@ class Overlay:
         """The directory gave this delegate a newer view: share it."""
         if view.epoch > self.view.epoch:
             self._adopt_view(view)
-            self._publish(VIEW, _encode(view))
+            self.share_view()
+
+    def share_view(self) -> None:
+        """A delegate sees to it that its zone has its view, whoever it got it from."""
+        if self._shared_epoch < self.view.epoch:
+            self._shared_epoch = self.view.epoch
+            self._publish(VIEW, _encode(self.view))
 
     def _adopt_view(self, view: View) -> None:
         self.view = view

@@ -1,0 +1,333 @@
+"""The directory as its nodes see it, in small simulated clusters (THR-3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from swell.directory.log import FILE, encode_record
+from swell.directory.messages import (
+    CandidatesReply,
+    CandidatesRequest,
+    JoinRefused,
+    JoinReply,
+    JoinRequest,
+    LookupReply,
+    LookupRequest,
+    ReportReply,
+    ZoneReport,
+)
+from swell.directory.service import DirectoryService
+from swell.overlay.messages import LinkKind, Refused
+from swell.simulation.checkers.topology import problems
+from tests.unit.overlay_toys import Cluster, Peer, contact, wait
+
+
+def service(cluster: Cluster) -> DirectoryService:
+    node = cluster.node(cluster.voter)
+    assert node is not None
+    assert node.service is not None
+    return node.service
+
+
+class Applicant(Peer):
+    """A process that talks to the directory by hand."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster.simulation, name, cluster.voter)
+        self.name = name
+        self.connect(LinkKind.DIRECTORY, contact(0, 0, name))
+
+    def request(self, **fields: Any) -> JoinRequest:
+        request = JoinRequest(self.name, "uid", "site", "", "", self.name, 0, 1)
+        return msgspec.structs.replace(request, **fields)
+
+    def join(self, **fields: Any) -> Any:
+        self.heard.clear()
+        self.say(self.request(**fields))
+        self.simulation.run_for(1.0)
+        assert len(self.heard) == 1
+        return self.heard[0]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster().build(3)
+
+
+@pytest.fixture
+def applicant(cluster: Cluster) -> Applicant:
+    return Applicant(cluster, "new")
+
+
+def test_a_newcomer_gets_an_id_a_zone_its_members_and_the_view(
+    cluster: Cluster, applicant: Applicant
+) -> None:
+    reply = applicant.join(site="a")
+    assert isinstance(reply, JoinReply)
+    assert reply.contact.name == "new"
+    assert reply.contact.id == 4
+    assert reply.contact.zone == 1
+    assert sorted(c.name for c in reply.members) == ["a1", "a2", "a3", "new"]
+    assert [zone.id for zone in reply.view.zones] == [1]
+    assert reply.bootstrap == ()
+
+
+def test_a_new_zone_gets_a_bootstrap_list_that_names_every_other_zone_once() -> None:
+    cluster = Cluster().build(3, 3)
+    applicants = [Applicant(cluster, f"x{k}") for k in range(3)]
+    for applicant in applicants:
+        applicant.heard.clear()
+        applicant.link.send(msg(applicant.request(site="x")))
+    cluster.run(2.0)
+    replies = [a.heard[0] for a in applicants]
+    assert {reply.contact.zone for reply in replies} == {3}
+    zones = [b.zone for reply in replies for b in reply.bootstrap]
+    assert sorted(zones) == [1, 2]
+    for reply in replies:
+        for bootstrap in reply.bootstrap:
+            assert bootstrap.contacts
+            assert all(c.zone == bootstrap.zone for c in bootstrap.contacts)
+
+
+def msg(value: Any) -> bytes:
+    from swell.wire import codec
+
+    return codec.encode(value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"name": "Bad Name"}, "bad-name"),
+        ({"name": ""}, "bad-name"),
+        ({"site": "../etc"}, "bad-name"),
+        ({"rack": "r\n1"}, "bad-name"),
+        ({"region": "x" * 64}, "bad-name"),
+        ({"name": "a2"}, "wrong-identity"),
+    ],
+)
+def test_refused_for_good(
+    cluster: Cluster, applicant: Applicant, fields: dict[str, str], code: str
+) -> None:
+    reply = applicant.join(**fields)
+    assert isinstance(reply, JoinRefused)
+    assert reply.code == code
+    assert len(service(cluster).state.nodes) == 3
+
+
+def test_a_name_in_use_is_refused_while_its_node_lives(cluster: Cluster) -> None:
+    thief = Peer(cluster.simulation, "other-machine", cluster.voter, identity="a2")
+    thief.connect(LinkKind.DIRECTORY, contact(0, 0, "a2"))
+    request = JoinRequest("a2", "another uid", "a", "", "", "other-machine", 0, 1)
+    thief.say(request)
+    (reply,) = thief.heard
+    assert reply.code == "name-in-use"
+    assert "a2" in reply.sentence
+    old = cluster.contact("a2")
+    cluster.crash(["a2"], power=True)
+    state = service(cluster).state
+    wait(cluster, lambda: not state.nodes[old.id].up, 60.0)
+    thief.say(request)
+    cluster.run(1.0)
+    reply = thief.heard[-1]
+    assert isinstance(reply, JoinReply)
+    assert reply.contact.id not in (old.id, 0)
+    assert old.id not in state.nodes
+
+
+def test_two_nodes_that_ask_for_one_name_at_once_do_not_both_get_it(cluster: Cluster) -> None:
+    """The second one asks while the first one's admission is being written."""
+    first = Applicant(cluster, "twin")
+    second = Peer(cluster.simulation, "twin2", cluster.voter, identity="twin")
+    second.connect(LinkKind.DIRECTORY, contact(0, 0, "twin"))
+    directory = service(cluster)
+    first.link.send(msg(first.request(uid="one")))
+    wait(cluster, lambda: directory._planning, 5.0) if False else None
+    while not directory._planning:
+        cluster.simulation.step()
+    session, request = next(iter(directory._joining.values()), (None, None))
+    assert session is None
+    assert request is None
+    second.heard.clear()
+    directory.on_join(
+        next(s for s in cluster.node(cluster.voter).sessions._all if s.link.address.host == "twin2"),  # type: ignore[union-attr]
+        JoinRequest("twin", "two", "site", "", "", "twin2", 0, 1),
+    )
+    cluster.run(2.0)
+    assert isinstance(first.heard[-1], JoinReply)
+    assert [getattr(m, "code", "") for m in second.heard] == ["name-in-use"]
+    assert directory.state.names["twin"] == first.heard[-1].contact.id
+
+
+def test_a_restart_keeps_id_and_zone_and_an_old_copy_is_refused(
+    cluster: Cluster, applicant: Applicant
+) -> None:
+    first = applicant.join(epoch=3)
+    again = applicant.join(epoch=4)
+    assert (again.contact.id, again.contact.zone) == (first.contact.id, first.contact.zone)
+    assert again.contact.epoch == 4
+    stale = applicant.join(epoch=2)
+    assert stale.code == "stale-epoch"
+    assert "start with an empty one" in stale.sentence
+
+
+def test_a_lost_answer_to_a_move_is_asked_for_again(cluster: Cluster) -> None:
+    for k in range(4, 9):
+        cluster.add(f"a{k}", "a")
+    cluster.settle()
+    applicant = Applicant(cluster, "mover")
+    first = applicant.join(site="a")
+    moved = applicant.join(site="a", leaving=first.contact.zone)
+    assert moved.contact.id == first.contact.id
+    assert moved.contact.zone != first.contact.zone
+    again = applicant.join(site="a", leaving=first.contact.zone)
+    assert again.contact == moved.contact
+
+
+def test_candidates_and_look_up(cluster: Cluster, applicant: Applicant) -> None:
+    (reply,) = applicant.say(CandidatesRequest(7, 1, 2))
+    assert isinstance(reply, CandidatesReply)
+    assert reply.number == 7
+    assert len({c.name for c in reply.contacts}) == 2
+    (reply,) = applicant.say(CandidatesRequest(8, 99, 2))
+    assert reply == CandidatesReply(8, ())
+    (reply,) = applicant.say(LookupRequest(9, "a3"))
+    assert isinstance(reply, LookupReply)
+    assert reply.contact == cluster.contact("a3")
+    assert applicant.say(LookupRequest(10, "nobody")) == [LookupReply(10, None)]
+
+
+def test_silent_nodes_go_down_come_up_and_are_forgotten() -> None:
+    cluster = Cluster(forget_after_s=120.0).build(3)
+    directory = service(cluster)
+    a2, a3 = cluster.contact("a2"), cluster.contact("a3")
+    cluster.crash(["a2", "a3"], power=True)
+    wait(cluster, lambda: [e.up for e in directory.state.nodes.values()].count(False) == 2, 60.0)
+    assert [zone.size for zone in directory.state.view().zones] == [1]
+    cluster.processes["a3"].start()
+    wait(cluster, lambda: directory.state.nodes[a3.id].up, 20.0)
+    assert directory.state.nodes[a3.id].contact.epoch == 2
+    wait(cluster, lambda: a2.id not in directory.state.nodes, 200.0)
+    assert "a2" not in directory.state.names
+    cluster.processes["a2"].start()
+    cluster.settle()
+    assert cluster.contact("a2").id > a3.id, "ids are never used again"
+
+
+def test_a_report_brings_a_node_up_that_was_held_for_dead(cluster: Cluster) -> None:
+    directory = service(cluster)
+    a3 = cluster.contact("a3")
+    cluster.processes["a3"].pause()
+    wait(cluster, lambda: not directory.state.nodes[a3.id].up, 60.0)
+    cluster.processes["a3"].resume()
+    wait(cluster, lambda: directory.state.nodes[a3.id].up, 60.0)
+    cluster.settle()
+    assert directory.state.nodes[a3.id].contact == a3, "the same life"
+
+
+def test_a_directory_that_stood_still_holds_nobody_for_dead(cluster: Cluster) -> None:
+    cluster.add("b1", "b")
+    cluster.settle()
+    directory = service(cluster)
+    cluster.processes[cluster.voter].suspend()
+    cluster.run(60.0)
+    cluster.processes[cluster.voter].resume()
+    for _ in range(20):
+        cluster.run(0.5)
+        assert all(entry.up for entry in directory.state.nodes.values())
+
+
+def test_reports_of_strangers_count_for_nothing(cluster: Cluster, applicant: Applicant) -> None:
+    directory = service(cluster)
+    assert applicant.say(ZoneReport(1, ((1, 1),), 10**6)) == []
+    assert cluster.counter("report-of-stranger") == 1
+    assert directory.state.epoch < 10**6
+
+
+def test_a_report_is_answered_with_news_only(cluster: Cluster, applicant: Applicant) -> None:
+    applicant.join(site="a")
+    epoch = service(cluster).state.epoch
+    everybody = tuple((n, 1) for n in service(cluster).state.nodes)
+    (reply,) = applicant.say(ZoneReport(1, everybody, epoch))
+    assert reply == ReportReply(1, None, (), False)
+    (reply,) = applicant.say(ZoneReport(1, everybody[:2], epoch - 1))
+    assert reply.view.epoch == epoch
+    assert [c.id for c in reply.strangers] == [n for n, _ in everybody[2:]]
+
+
+def test_a_directory_on_an_old_copy_of_its_log_catches_up(cluster: Cluster) -> None:
+    voter = cluster.processes[cluster.voter]
+    copy = voter.disk.snapshot()
+    for name in ("b1", "b2", "b3"):
+        cluster.add(name, "b")
+    cluster.settle()
+    epoch, given = service(cluster).state.epoch, service(cluster).state.next_node
+    voter.crash()
+    voter.disk.restore(copy)
+    voter.start()
+    cluster.run(1.0)
+    assert service(cluster).state.epoch < epoch
+    # Its own zone still has the later view and reports it.
+    wait(cluster, lambda: service(cluster).state.epoch > epoch, 30.0)
+    applicant = Applicant(cluster, "late")
+    reply = applicant.join(site="a")
+    assert reply.view.epoch > epoch
+    assert given >= 7
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_the_directory_comes_back_with_all_it_knew(cluster: Cluster, power: bool) -> None:
+    before = {n: e.contact for n, e in service(cluster).state.nodes.items()}
+    cluster.crash(list(cluster.processes), power=power)
+    cluster.run(2.0)
+    for process in cluster.processes.values():
+        process.start()
+    cluster.settle()
+    after = {n: e.contact for n, e in service(cluster).state.nodes.items()}
+    assert {n: (c.name, c.zone) for n, c in after.items()} == {
+        n: (c.name, c.zone) for n, c in before.items()
+    }
+    assert all(after[n].epoch == before[n].epoch + 1 for n in after)
+
+
+def test_a_log_of_another_version_halts_with_a_sentence(cluster: Cluster) -> None:
+    voter = cluster.processes[cluster.voter]
+    voter.crash()
+    voter.disk.restore({FILE: encode_record(b"\x91\x2a")})
+    voter.start()
+    cluster.run(1.0)
+    assert not voter.alive
+    assert "another version" in voter.ended
+
+
+def test_the_log_stays_short() -> None:
+    cluster = Cluster(log_bytes_per_node=16).build(3)
+    directory = service(cluster)
+    limit = 16 * (3 + 64) + 4096
+    for _ in range(30):
+        cluster.crash(["a3"])
+        cluster.run(0.5)
+        cluster.processes["a3"].start()
+        cluster.run(3.0)
+        assert directory._log.size < limit
+    cluster.settle()
+    assert problems(cluster) == []
+
+
+def test_nobody_is_served_before_the_log_is_read() -> None:
+    cluster = Cluster().build(1)
+    voter = cluster.processes[cluster.voter]
+    voter.crash()
+    voter.disk.restore({FILE: voter.disk.snapshot()[FILE]})
+    applicant = Peer(cluster.simulation, "early", cluster.voter)
+    node: Any = None
+    voter.start()
+    node = cluster.node(cluster.voter)
+    assert node is not None
+    assert node.service is not None
+    node.service._ready = False
+    heard = applicant.connect(LinkKind.DIRECTORY, contact(0, 0, "early"))
+    assert isinstance(heard[0], Refused) or node.service._ready
