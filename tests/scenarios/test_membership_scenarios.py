@@ -1,20 +1,16 @@
-"""Plays `membership_*.txt`: commands, then the whole trace of view changes that they must cause.
-
-Lines below `---` are the trace. `SWELL_REWRITE=1` writes them anew; review the difference.
-"""
+"""Plays `membership_*.txt`: what happens to members, and every change of a view that follows."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from swell.events import Event, MemberAlive, MemberDead, MemberSuspected
+from tests.scenarios.script import check, commands_of, scripts
 from tests.simulation.zone import Zone
 
-SCENARIOS = sorted(Path(__file__).parent.glob("membership_*.txt"))
-RULE = "---\n"
+SCENARIOS = scripts("membership")
 
 
 def play(commands: str) -> str:
@@ -22,10 +18,7 @@ def play(commands: str) -> str:
     zone: Zone | None = None
     lines: list[str] = []
     shown = 0
-    for line in commands.splitlines():
-        verb, *words = line.split() or ["#"]
-        if verb == "#":
-            continue
+    for line, verb, words in commands_of(commands):
         if verb == "zone":
             zone = Zone(seed=int(words[2]), size=int(words[0]))
             continue
@@ -62,12 +55,7 @@ def told(time_s: float, observer: int, event: Event) -> str:
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    commands, _, expected = path.read_text().partition(RULE)
-    trace = play(commands)
-    if os.environ.get("SWELL_REWRITE"):
-        path.write_text(commands + RULE + trace)
-        return
-    assert trace == expected
+    check(path, play)
 
 
 def test_there_are_scenarios() -> None:

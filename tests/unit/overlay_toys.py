@@ -127,7 +127,8 @@ class Peer:
     def on_writable(self, link: Link) -> None: ...
 
     def on_frame(self, link: Link, frame: bytes) -> None:
-        self.heard.append(codec.decode(frame) if codec.known(frame[4]) else frame)
+        if link.dialed:
+            self.heard.append(codec.decode(frame) if codec.known(frame[4]) else frame)
 
     def stop(self) -> None: ...
 

@@ -77,8 +77,14 @@ def test_a_batch_makes_zones_equal(sizes: dict[int, int], arriving: int) -> None
         assert max(touched) - min(after.values()) <= 1
 
 
-@given(sizes_of, st.lists(st.sampled_from("pqrs"), max_size=40), st.sampled_from(["arrival", "rack-local", "rack-spread"]))  # fmt: skip
-def test_every_policy_keeps_the_numbers(sizes: dict[int, int], racks: list[str], policy: str) -> None:
+@given(
+    sizes_of,
+    st.lists(st.sampled_from("pqrs"), max_size=40),
+    st.sampled_from(["arrival", "rack-local", "rack-spread"]),
+)
+def test_every_policy_keeps_the_numbers(
+    sizes: dict[int, int], racks: list[str], policy: str
+) -> None:
     gets = fill(sizes, len(racks))
     arrivals = [Arrival(f"n{k}", rack) for k, rack in enumerate(racks)]
     chosen = assign(arrivals, gets, {}, policy)
@@ -111,7 +117,10 @@ def test_policies_look_at_who_is_there_already() -> None:
     assert assign(one, {1: 1, 2: 1}, racks, "arrival") == {"n": 1}
 
 
-@given(st.lists(st.integers(1, 500), unique=True, max_size=120), st.lists(st.integers(1, 99), unique=True, min_size=1, max_size=14))  # fmt: skip
+@given(
+    st.lists(st.integers(1, 500), unique=True, max_size=120),
+    st.lists(st.integers(1, 99), unique=True, min_size=1, max_size=14),
+)
 def test_bootstrap_lists_are_an_even_partition(zones: list[int], members: list[int]) -> None:
     dealt = partition(zones, members)
     assert sorted(zone for part in dealt.values() for zone in part) == sorted(zones)

@@ -29,11 +29,7 @@ class Naive:
         return True
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 40)), max_size=120
-    )
-)
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 40)), max_size=120))
 def test_like_remembering_everything(messages: list[tuple[int, int, int]]) -> None:
     duplicates, naive = Duplicates(WINDOW), Naive()
     for message in messages:

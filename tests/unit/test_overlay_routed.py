@@ -28,7 +28,16 @@ ids = st.builds(MessageId, u32, u32, st.integers(0, 2**64 - 1))
 MESSAGE = MessageId(7, 2, 99)
 
 
-@given(ids, u32, st.integers(0, 255), st.integers(0, 255), st.binary(max_size=40), st.binary(max_size=40), st.lists(u32, max_size=PATH_LENGTH_MAX), st.booleans())  # fmt: skip
+@given(
+    ids,
+    u32,
+    st.integers(0, 255),
+    st.integers(0, 255),
+    st.binary(max_size=40),
+    st.binary(max_size=40),
+    st.lists(u32, max_size=PATH_LENGTH_MAX),
+    st.booleans(),
+)
 def test_round_trip(
     message: MessageId,
     zone: int,

@@ -16,6 +16,7 @@ from swell.directory.messages import (
     ReportReply,
     ZoneReport,
 )
+from swell.ids import MessageId
 from swell.operations.messages import Request
 from swell.overlay.membership_messages import Gossip, MemberRumour, Nack, Ping, Rumours, State
 from swell.overlay.messages import (
@@ -39,7 +40,6 @@ from swell.overlay.messages import (
     Welcome,
 )
 from swell.overlay.routed import Detour, encode_detour, encode_routed
-from swell.ids import MessageId
 from swell.overlay.sessions import Session
 from swell.overlay.view import View
 from swell.simulation.checkers.topology import problems

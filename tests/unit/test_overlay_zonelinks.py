@@ -75,9 +75,9 @@ def test_a_hand_over_ends_with_both_byes_and_a_drained_link() -> None:
     cluster = Cluster(connections=10).build(3, 3)
     closed: list[str] = []
     cluster.simulation.on_event(
-        lambda time_s, process, event: closed.append(event.why)
-        if isinstance(event, LinkClosed)
-        else None
+        lambda time_s, process, event: (
+            closed.append(event.why) if isinstance(event, LinkClosed) else None
+        )
     )
     new = hand_over(cluster)
     cluster.run(1.0)
@@ -113,9 +113,9 @@ def test_a_second_adopt_changes_nothing() -> None:
     cluster = Cluster().build(3)
     opened: list[str] = []
     cluster.simulation.on_event(
-        lambda time_s, process, event: opened.append(event.why)
-        if isinstance(event, LinkOpened)
-        else None
+        lambda time_s, process, event: (
+            opened.append(event.why) if isinstance(event, LinkOpened) else None
+        )
     )
     peer = member_peer(cluster, LinkKind.CANDIDATE, 77)
     peer.say(Adopt("opening"), Adopt("opening"), Adopt("recovery"))

@@ -67,7 +67,7 @@ class Plan(NamedTuple):
 
 
 FULL = Plan((4, 8, 16, 32, 64), 2, 0.2, 0.8, 1.0, 0.9, 8)
-QUICK = Plan((4, 8, 16), 1, 0.1, 0.25, 0.4, 0.8, 4)
+QUICK = Plan((4, 8, 16), 1, 0.1, 0.25, 0.4, 0.8, 5)
 
 
 class Search(NamedTuple):

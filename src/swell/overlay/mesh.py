@@ -99,7 +99,9 @@ class Mesh:
         cached = self._tables.get(zone)
         if cached is not None and cached[0] > self._world.now():
             entries = cached[1]
-            self._world.call_later(0.0, lambda: self._send(zone, node, port, payload, entries, done))
+            self._world.call_later(
+                0.0, lambda: self._send(zone, node, port, payload, entries, done)
+            )
             return
 
         def answered(answer: Answer | SwellError) -> None:

@@ -96,9 +96,7 @@ class Openings:
         attempt = _Attempt(zone, why, done)
         self._running[attempt] = None
         for contact in candidates:
-            session = self._sessions.open(
-                contact.address, contact.name, LinkKind.CANDIDATE, self
-            )
+            session = self._sessions.open(contact.address, contact.name, LinkKind.CANDIDATE, self)
             attempt.dialing.append(session)
             self._attempts[session] = attempt
         attempt.timer = self._world.call_later(

@@ -154,7 +154,7 @@ class Rebalancing:
         link = self._zonelinks.find(session)
         if link is None:
             return
-        if link is self._granted and not message.granted:
+        if link is self._granted and message.reason == "released":
             self._granted = None
         if link is self._asked and not self._began:
             if message.granted:

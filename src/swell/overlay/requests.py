@@ -139,9 +139,7 @@ class Requests:
             return
         waiting.timer.cancel()
         start = _head.size + 4 * hops
-        path = tuple(
-            int.from_bytes(payload[k : k + 4], "big") for k in range(_head.size, start, 4)
-        )
+        path = tuple(int.from_bytes(payload[k : k + 4], "big") for k in range(_head.size, start, 4))
         waiting.done(Answer(payload[start:], path, routed.path))
 
     def stop(self) -> None:

@@ -136,9 +136,7 @@ def with_hop(frame: bytes, node: int) -> bytes:
 
 
 def encode_detour(detour: Detour) -> bytes:
-    head = _detour.pack(
-        detour.origin, detour.via, detour.target, detour.bounced, len(detour.tried)
-    )
+    head = _detour.pack(detour.origin, detour.via, detour.target, detour.bounced, len(detour.tried))
     tried = b"".join(zone.to_bytes(4, "big") for zone in detour.tried)
     return codec.frame(DETOUR, b"".join((head, tried, detour.inner)))
 
@@ -154,7 +152,5 @@ def decode_detour(frame: bytes) -> Detour:
     whole = len(inner) >= _ROUTED_BYTES and int.from_bytes(inner[:4], "big") == len(inner) - 4
     if not whole or inner[TYPE_OFFSET] != ROUTED:
         raise WireError("bad-body", "detour does not hold a whole routed frame")
-    tried = tuple(
-        int.from_bytes(frame[k : k + 4], "big") for k in range(_DETOUR_BYTES, start, 4)
-    )
+    tried = tuple(int.from_bytes(frame[k : k + 4], "big") for k in range(_DETOUR_BYTES, start, 4))
     return Detour(origin, via, target, bool(bounced), tried, inner)
