@@ -15,7 +15,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 class Started(Event, frozen=True):
     """The node has its id and zone and begins to take part."""
 
-    node: int
+    id: int
     zone: int
     epoch: int
 

@@ -48,3 +48,11 @@ def log_event(log: Any, event: Event) -> None:
     level = _LEVELS.get(type(event), logging.DEBUG)
     if log.is_enabled_for(level):
         log.log(level, type(event).__name__, **msgspec.structs.asdict(event))
+
+
+def events_logged(log: Any) -> frozenset[type[Event]] | None:
+    """The events that this logger shows; None: all of them. Asked once, so that events that
+    nobody sees cost next to nothing."""
+    if log.is_enabled_for(logging.DEBUG):
+        return None
+    return frozenset(event for event, level in _LEVELS.items() if log.is_enabled_for(level))

@@ -37,7 +37,7 @@ from swell.runtime.health import check_health
 from swell.runtime.identity import LOCAL_CLUSTER, DataDirectory
 from swell.runtime.link import RuntimeLink
 from swell.runtime.listener import Listener
-from swell.runtime.logs import log_event, logger_of
+from swell.runtime.logs import events_logged, log_event, logger_of
 from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import is_loopback
 from swell.runtime.timers import RuntimeTimer
@@ -81,6 +81,7 @@ class RuntimeWorld:
         self.counters: Counter[str] = Counter()
         """Everything dropped, by reason."""
         self.log = logger_of(name)
+        self._logged = events_logged(self.log)
         self.halted: asyncio.Future[str] = self.loop.create_future()
         """Done, with the reason, when the node halted or was stopped."""
         if tls is not None:
@@ -241,7 +242,8 @@ class RuntimeWorld:
     def emit(self, event: Event) -> None:
         if self._sink is not None:
             self._sink(self.now(), event)
-        log_event(self.log, event)
+        if self._logged is None or type(event) in self._logged:
+            log_event(self.log, event)
 
     # What the parts of this world use.
 

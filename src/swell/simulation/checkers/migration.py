@@ -19,8 +19,8 @@ class MigrationChecker:
 
     def _on_event(self, time_s: float, process: str, event: Event) -> None:
         if isinstance(event, Started):
-            self._ids[process] = event.node
-            for pair in [pair for pair in self._running if pair[0] == event.node]:
+            self._ids[process] = event.id
+            for pair in [pair for pair in self._running if pair[0] == event.id]:
                 del self._running[pair]
         elif isinstance(event, MigrationBegan):
             me = self._ids[process]
