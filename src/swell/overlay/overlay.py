@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from swell.errors import SwellError
+from swell.overlay.attributes import AttributeLimitError
 from swell.overlay.clique import Clique
 from swell.overlay.contact import Contact
 from swell.overlay.coordinates import Coordinate, CoordinateClient
@@ -222,7 +223,11 @@ class Overlay:
         self.interest.retain(self.other_zones())
 
     def _publish(self, key: str, value: bytes) -> None:
-        self.members.set_attribute(key, value, urgent=True)
+        try:
+            self.members.set_attribute(key, value, urgent=True)
+        except AttributeLimitError:
+            # Thousands of zones, or very long names: what was published before stays.
+            self._counters["attribute-too-long"] += 1
 
     def _announce(self, payload: bytes) -> None:
         self.multicast.send(BROADCAST, b"", INTEREST_PORT, payload)
