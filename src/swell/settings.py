@@ -111,8 +111,9 @@ class OverlaySettings(msgspec.Struct, frozen=True):
     candidates: int = 4
     """k: members of another zone whose load is asked for before a link is opened."""
 
-    candidate_window_s: float = 1.0
-    """How long their answers are waited for."""
+    candidate_window_s: float = 3.0
+    """How long their answers are waited for, if not all of them come sooner. Dialling and asking
+    takes about four round trips: on the far side of the world more than a second."""
 
     rebalance_interval_s: float = 2.0
     """How often a node looks for imbalance in its zone; jittered by a quarter."""
@@ -221,6 +222,7 @@ class Settings(msgspec.Struct, frozen=True):
             overlay=OverlaySettings(
                 connections=connections,
                 rebalance_interval_s=1.0,
+                candidate_window_s=1.0,
                 recovery_interval_s=1.0,
                 report_interval_s=1.0,
                 link_silence_s=4.0,

@@ -34,7 +34,7 @@ class Ledger:
 class Duplicates:
     """Remembers which multicasts this node has handled."""
 
-    def __init__(self, window: int, sources_max: int = 8192) -> None:
+    def __init__(self, window: int, sources_max: int = 1 << 16) -> None:
         self._mask = (1 << window) - 1
         self._width = window
         self._sources_max = sources_max

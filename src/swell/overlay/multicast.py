@@ -166,6 +166,10 @@ class Multicast:
         if source == me.id:
             self._counters["duplicate-own"] += 1
             return
+        from_source = session is not None and session.peer.id == source
+        if source_zone == me.zone and not from_source:
+            self._counters["stray"] += 1
+            return
         if not self._is_new(source, epoch, sequence) and NO_SUPPRESSION not in self._bugs:
             self._counters["duplicate"] += 1
             return
@@ -178,14 +182,14 @@ class Multicast:
             message = message._replace(frame=frame)
         plane = _CONTROL if port <= CONTROL_PORT_MAX else _DATA
         if source_zone == me.zone:
-            if session is None or session.peer.id != source:
-                self._counters["stray"] += 1
-                return
             self._to_zones(source, target, frame, rule, plane)
         elif session is None or session.zone != me.zone:
             self._to_members(rule.members(target), frame, plane)
         if rule.here(target):
             self._deliver(message)
+        elif session is not None and session.zone == me.zone != source_zone:
+            # The entry node took this node for interested: their views of the zone differ.
+            self._counters["not-interested"] += 1
 
     def _to_zones(
         self, source: int, target: bytes, frame: bytes, rule: Matcher, plane: Plane

@@ -132,7 +132,7 @@ class Swarm:
                 break
             fault_class = KINDS[rng.choice(picked)]
             begin_s, end_s = self._times(rng, fault_class, patience / ATTEMPTS)
-            if fault_class is DiskFlip:
+            if fault_class is DiskFlip and self.disks:
                 # Its process may refuse to start again, and could not suffer anything else.
                 end_s = self.heal_s
             fault: Fault

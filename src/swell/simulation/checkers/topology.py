@@ -37,7 +37,9 @@ def _cliques(fleet: Fleet, zones: dict[int, list[Overlay]]) -> list[str]:
         ids = [overlay.me.id for overlay in overlays]
         for overlay in overlays:
             if overlay.alive_ids() != ids:
-                found.append(f"zone {zone}: {overlay.me.name} sees {overlay.alive_ids()}, not {ids}")
+                found.append(
+                    f"zone {zone}: {overlay.me.name} sees {overlay.alive_ids()}, not {ids}"
+                )
             linked = sorted([*overlay.clique.up, overlay.me.id])
             if linked != ids:
                 found.append(f"zone {zone}: {overlay.me.name} is linked to {linked}, not {ids}")

@@ -29,7 +29,12 @@ FAULTS_S = 60.0
 SETTLE_S_MAX = 120.0
 """Everything must be in order again within this time after the healing: the longest suspicion,
 a whole round of reports, and a few rounds of recovery and rebalancing."""
+IN_FLIGHT_S = 2.0
 TRAFFIC_EVERY_S = 0.15
+INSIDE_SITE_S = 0.00025
+BETWEEN_SITES_S = (0.001, 0.02, 0.08, 0.2)
+"""One-way latencies to choose from: from neighbouring halls to other continents. The longer a
+step takes, the more steps of others fall into it."""
 TOPICS = (b"alpha", b"beta", b"gamma")
 
 
@@ -46,8 +51,11 @@ class Mixed:
 
     def __init__(self, seed: int, nodes: int = 0, bugs: frozenset[str] = frozenset()) -> None:
         self.result = Result("mixed", seed)
-        self.simulation = Simulation(seed)
         self._rng = derive(seed, "mixed")
+        between_sites_s = self._rng.choice(BETWEEN_SITES_S)
+        self.simulation = Simulation(
+            seed, latency=lambda a, b: INSIDE_SITE_S if a == b else between_sites_s
+        )
         self.fleet = Fleet(self.simulation, settings(self._rng), bugs)
         self.fleet.on_start = self._on_start
         self.delivery = DeliveryChecker(self.simulation)
@@ -69,15 +77,24 @@ class Mixed:
         simulation.call_later(0.0, self._traffic)
         simulation.run_until(plan.heal_s)
         simulation.call_later(2.0, self._restore_directory)
-        settled = simulation.run_until_true(
-            lambda: not problems(fleet), SETTLE_S_MAX, every_s=1.0
-        )
+        settled = self._settle()
         result.counts["settle_s"] = simulation.time_s - plan.heal_s
         if not settled:
             result.problems += [f"not settled: {p}" for p in problems(fleet)[:5]]
         else:
             self._judge_broadcasts()
         return self._finish()
+
+    def _settle(self) -> bool:
+        """Until the overlay is in order and what was under way before has arrived."""
+        deadline_s = self.simulation.time_s + SETTLE_S_MAX
+        while self.simulation.time_s < deadline_s:
+            within_s = deadline_s - self.simulation.time_s
+            self.simulation.run_until_true(lambda: not problems(self.fleet), within_s, 1.0)
+            self.simulation.run_for(IN_FLIGHT_S)
+            if not problems(self.fleet):
+                return True
+        return False
 
     def _plan(self) -> Plan:
         begin_s = self.simulation.time_s + 1.0
