@@ -59,7 +59,9 @@ class MembershipSettings(msgspec.Struct, frozen=True):
     def suspicion_min_s(self, members: int) -> float:
         """Shortest suspicion: time for the suspect to hear of it and to answer."""
         return (
-            self.suspicion_multiplier * max(1.0, math.log10(max(1, members))) * self.probe_interval_s
+            self.suspicion_multiplier
+            * max(1.0, math.log10(max(1, members)))
+            * self.probe_interval_s
         )
 
     def detection_bound_s(self, members: int) -> float:

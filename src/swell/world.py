@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, Protocol
 
 from swell.events import Event
 
-
 WRONG_AUTHORITY = "wrong-authority"
 """Reason of `on_link_down` when the peer's certificate is of another authority than ours: dialling
 again does not help."""

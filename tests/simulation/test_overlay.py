@@ -75,9 +75,7 @@ def test_a_run_without_faults_is_vacuous() -> None:
 
 
 def test_a_seed_replays_exactly_under_another_hash_seed() -> None:
-    code = (
-        "from swell.simulation.workloads.catalogue import run; print(run('mixed', 4).digest)"
-    )
+    code = "from swell.simulation.workloads.catalogue import run; print(run('mixed', 4).digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -118,7 +116,7 @@ def test_thr_11_mesh_survives_a_failure_on_every_path_but_one() -> None:
             continue
         place = (target.me.zone, target.me.id)
         sent: list[tuple[MessageId, int]] = []
-        source.mesh.send(*place, PORT, b"first", lambda *result: sent.append(result))
+        source.mesh.send(*place, PORT, b"first", lambda *result, got=sent: got.append(result))
         simulation.run_for(1.0)
         paths_seen.append(sent[0][1])
         assert target.me.name in formation.delivery.reached(sent[0][0])
@@ -131,7 +129,7 @@ def test_thr_11_mesh_survives_a_failure_on_every_path_but_one() -> None:
             between = [node for node in _between(source, target, way, entry, fleet) if node]
             if between:
                 fleet.crash([living[rng.choice(between)].me.name], power=True)
-        source.mesh.send(*place, PORT, b"second", lambda *result: sent.append(result))
+        source.mesh.send(*place, PORT, b"second", lambda *result, got=sent: got.append(result))
         simulation.run_for(1.0)
         assert sent[1][1] == len(ways) + 1
         assert target.me.name in formation.delivery.reached(sent[1][0])

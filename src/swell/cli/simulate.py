@@ -1,4 +1,4 @@
-"""`swell simulate`: run workloads in the deterministic simulation, replay a seed, prove checkers."""
+"""`swell simulate`: run workloads in the simulation, replay a seed, prove that checkers bite."""
 
 from __future__ import annotations
 
@@ -116,9 +116,8 @@ def _show(console: Console, workload: str, results: list[Result], wall_s: float)
 def _seeds_to_catch(workload: str, bug: str, nodes: int, jobs: int, console: Console) -> int:
     """How many seeds it took until a checker complained; 0 if none did."""
     seeds = list(range(BUG_SEEDS_MAX))
-    tried = 0
-    for result in _results(workload, seeds, nodes, frozenset({bug}), jobs, console):
-        tried += 1
+    results = _results(workload, seeds, nodes, frozenset({bug}), jobs, console)
+    for tried, result in enumerate(results, start=1):
         if not result.passed and not result.problems[0].startswith("vacuous"):
             console.print(f"[green]{bug}[/] caught after {tried} seeds: {result.problems[0]}")
             return tried

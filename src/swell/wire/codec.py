@@ -37,7 +37,7 @@ def message(number: int) -> Callable[[type[T]], type[T]]:
     """Give a message class its number on the wire."""
 
     def register(cls: type[T]) -> type[T]:
-        assert 0 < number < 256 and _types[number] is None, f"message number {number} is taken"
+        assert _types[number] is None, f"message number {number} is taken"
         _types[number] = cls
         _decoders[number] = msgspec.msgpack.Decoder(cls)
         cls.wire_type = number  # type: ignore[attr-defined]

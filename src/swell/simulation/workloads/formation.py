@@ -28,7 +28,9 @@ BROADCASTS = 20
 class Formation:
     """An overlay of full size for `connections` links per node."""
 
-    def __init__(self, seed: int, connections: int = 10, bugs: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, seed: int, connections: int = 10, bugs: frozenset[str] = frozenset()
+    ) -> None:
         self.result = Result("formation", seed)
         self.settings = Settings(overlay=OverlaySettings(connections=connections))
         self.simulation = Simulation(seed)
