@@ -19,7 +19,11 @@ key's value, None while it is absent.
 
 from __future__ import annotations
 
-from swell.simulation.checkers.history import UNKNOWN, HistoryError, Output, Value
+from dataclasses import replace
+
+from swell.simulation.checkers.history import UNKNOWN, HistoryError, Operation, Output, Value
+
+UNSEEN = "\0unseen"
 
 
 class DhtModel:
@@ -42,6 +46,66 @@ class DhtModel:
                 return output is None
             case _:
                 return False
+
+    def prepare(self, operations: list[Operation]) -> list[Operation]:
+        """Settles what workloads with unique values let us know beforehand.
+
+        A value that no answer holds and no condition names cannot be told from another such value:
+        all become one. A write of unknown outcome whose value was seen, and that no other write
+        can have written, did happen, at the latest when the first to see it returned.
+        """
+        seen_ns = _first_seen_ns(operations)
+        writers: dict[Value, int] = {}
+        for one in operations:
+            written = _written(one.input)
+            writers[written] = writers.get(written, 0) + 1
+        named = {value for one in operations for value in _named(one)}
+        prepared = []
+        for one in operations:
+            written = _written(one.input)
+            if written is not None and written not in named:
+                one = replace(one, input=(*one.input[:-1], UNSEEN))
+            elif one.is_unknown and written in seen_ns and writers[written] == 1:
+                # An answer from before the call is impossible, which is for the search to find.
+                one = replace(one, return_ns=max(seen_ns[written], one.call_ns))
+            prepared.append(one)
+        return prepared
+
+
+def _written(input: tuple[Value, ...]) -> Value:
+    """The value an operation may leave behind, always its last argument; None if it has none."""
+    match input:
+        case (("put" | "put_and_retrieve" | "put_if_absent" | "replace"), value):
+            return value
+        case ("replace", _, new):
+            return new
+        case _:
+            return None
+
+
+def _named(operation: Operation) -> list[Value]:
+    """The values an operation tells from others: its condition and its answer."""
+    named: list[Value] = [] if operation.output is UNKNOWN else [operation.output]
+    match operation.input:
+        case ("replace", old, _) | ("remove", old):
+            named.append(old)
+    return named
+
+
+def _first_seen_ns(operations: list[Operation]) -> dict[Value, int]:
+    """When the first operation returned whose answer proves that the key held the value."""
+    seen_ns: dict[Value, int] = {}
+    for one in operations:
+        match one.input:
+            case ("get",) | ("put_and_retrieve" | "replace", _):
+                held = one.output
+            case ("replace", old, _) | ("remove", old) if one.output is True:
+                held = old
+            case _:
+                continue
+        if held is not UNKNOWN and held is not None and one.return_ns is not None:
+            seen_ns[held] = min(one.return_ns, seen_ns.get(held, one.return_ns))
+    return seen_ns
 
 
 def apply(state: Value, input: tuple[Value, ...]) -> tuple[Value, Value]:

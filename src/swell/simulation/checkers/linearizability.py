@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from swell.simulation.checkers.history import UNKNOWN, History, Operation, Value
-from swell.simulation.checkers.linearization import Model, Search, State, Trail
+from swell.simulation.checkers.linearization import Model, Search, State
 
 TIME_LIMIT_S = 60.0
-CONFIGURATIONS_MAX = 10_000_000  # about 5 GB at worst: some 500 bytes each
+CONFIGURATIONS_MAX = 10_000_000  # at some 250 bytes each, 2.5 GB at worst
 SHARE = 2_000  # configurations of one key before the others have their turn
 SHOWN_MAX = 12
 VALUE_SHOWN_MAX = 40
@@ -125,20 +125,19 @@ def check(
             remaining -= search.configurations - before
             if found is False:
                 undecided = []
-                return verdict(Outcome.VIOLATION, _counterexample(key, search))
+                return verdict(Outcome.VIOLATION, _counterexample(key, model, search))
             if found is None:
                 still.append(key)
         undecided = still
     return verdict(Outcome.OK)
 
 
-def _counterexample(key: Value, search: Search[State]) -> Counterexample:
+def _counterexample(key: Value, model: Model[State], search: Search[State]) -> Counterexample:
     prefix: list[tuple[Operation, str]] = []
-    trail: Trail[State] | None = search.deepest.trail
-    while trail is not None:
-        prefix.append((trail.operation, _shown(trail.state)))
-        trail = trail.before
-    prefix.reverse()
+    state = model.init()
+    for operation in search.prefix():
+        _, state = model.step(state, operation.input, operation.output)
+        prefix.append((operation, _shown(state)))
     return Counterexample(key, prefix, search.stuck(), search.unplaced())
 
 

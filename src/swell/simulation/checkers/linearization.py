@@ -5,22 +5,23 @@ placed next if no unplaced one returned before it was called; the search goes de
 accepts, and never enters a configuration twice. It ends with a linearization once every operation
 that returned is placed; one of unknown outcome is placed only where it helps.
 
-Four things keep it small, none of which can change the answer:
+What keeps it small, and cannot change the answer:
 
 - What is placed is a prefix in order of calls and a few bits beyond it, so a configuration's size
   follows the concurrency and not the length of the history.
 - An operation that cannot change the state is placed as soon as the model accepts it: whatever
   follows is possible without it before, and just as possible with it.
-- Of unknown operations with equal input the one called first is placed first.
-- Configurations are visited in order of how many unknown operations they used up. One that differs
-  from a visited one only in having used up more of them has fewer ways to go on: it is skipped. So
-  unknown writes that nobody saw cost their number, not its power set.
+- Of operations with equal input and output that may be placed next, only the one that returns
+  first is tried; of unknown ones with equal input, the one called first.
+- Of two configurations that differ only in the unknown operations they used up, the one that used
+  up a part of what the other did can go on in more ways: the other is skipped. Deeper
+  configurations go first, and among equally deep ones those that used up fewer.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -42,14 +43,17 @@ class Model(Protocol[State]):
     def is_read(self, input: tuple[Value, ...], output: Output) -> bool:
         """Does an operation that gave this output leave every state as it was?"""
 
+    def prepare(self, operations: list[Operation]) -> list[Operation]:
+        """The key's operations one for one, simplified so that the answer stays the same: for
+        example values made equal that no operation can tell apart. May return them as they are."""
+
 
 @dataclass(slots=True, eq=False)
-class Trail(Generic[State]):
-    """An operation placed, the state it left, and what was placed before it."""
+class Trail:
+    """An operation placed, and what was placed before it."""
 
     operation: Operation
-    state: State
-    before: Trail[State] | None
+    before: Trail | None
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +65,7 @@ class Configuration(Generic[State]):
     beyond: int
     used: int
     state: State
-    trail: Trail[State] | None
+    trail: Trail | None
 
     @property
     def placed(self) -> int:
@@ -73,68 +77,82 @@ class Search(Generic[State]):
 
     def __init__(self, model: Model[State], operations: list[Operation]) -> None:
         self._model = model
+        self._originals: list[Operation] = []
         self._returned: list[Operation] = []
         self._calls_ns: list[int] = []
         self._returns_ns: list[int] = []
+        self._unknown_originals: list[Operation] = []
         self._unknown: list[Operation] = []
         self._sort(operations)
         self._reads = [model.is_read(one.input, one.output) for one in self._returned]
+        self._kinds = _kinds(self._returned)
         self._unknown_calls_ns = [one.call_ns for one in self._unknown]
         self._twins = _twins(self._unknown)
         self._visited: dict[tuple[int, int, State], list[int]] = {}
-        self._stack: list[Configuration[State]] = []
-        self._parents: list[Configuration[State]] = []
-        self._expanded: list[Configuration[State]] = []
-        self._deepest: tuple[int, int] = (-1, -1)
-        self.deepest = Configuration(0, 0, 0, model.init(), None)
+        self._queue: list[tuple[int, int, int, bool, Configuration[State]]] = []
+        self._queued = 0
+        self._depth = (-1, -1)
+        self._deepest = Configuration(0, 0, 0, model.init(), None)
         self.found = not self._returned
         self.configurations = 0
-        if not self.found:
-            self._enter(self.deepest)
+        self._enter(self._deepest)
 
     def run(self, configurations_max: int) -> bool | None:
         """Visits so many more configurations. Is there a linearization? None: not known yet."""
         limit = self.configurations + configurations_max
         while not self.found and self.configurations < limit:
-            if self._stack:
-                self._expand(self._stack.pop())
-            elif self._parents:
-                self._place_unknown(self._parents.pop())
-            elif self._expanded:
-                # The most advanced last, to be taken first: where the search got stuck is where an
-                # unknown operation is most likely missing.
-                self._parents = sorted(self._expanded, key=lambda one: one.placed)
-                self._expanded = []
-            else:
+            if not self._queue:
                 return False
+            *_, expanded, at = heapq.heappop(self._queue)
+            if expanded:
+                self._place_unknown(at)
+            else:
+                self._expand(at)
         return True if self.found else None
+
+    def prefix(self) -> list[Operation]:
+        """The linearization that was found, or the one that gets past most returns."""
+        operations: list[Operation] = []
+        trail = self._deepest.trail
+        while trail is not None:
+            operations.append(trail.operation)
+            trail = trail.before
+        return operations[::-1]
 
     def stuck(self) -> Operation:
         """The operation whose return no placement of the operations gets past."""
-        window = self._window(self.deepest.low, self.deepest.beyond)
-        return self._returned[min(window, key=lambda index: self._returns_ns[index])]
+        window = self._window(self._deepest.low, self._deepest.beyond)
+        # A model may have given an unknown operation the return of the one that saw it.
+        _, _, stuck = min(
+            (self._returns_ns[index], self._originals[index].is_unknown, index) for index in window
+        )
+        return self._originals[stuck]
 
     def unplaced(self) -> list[Operation]:
         """What else could have been placed where the search got stuck, and did not help."""
+        window = self._window(self._deepest.low, self._deepest.beyond)
+        deadline_ns = min(self._returns_ns[index] for index in window)
+        others = [self._originals[index] for index in window]
+        for index in range(bisect_right(self._unknown_calls_ns, deadline_ns)):
+            if not self._deepest.used >> index & 1:
+                others.append(self._unknown_originals[index])
         stuck = self.stuck()
-        window = self._window(self.deepest.low, self.deepest.beyond)
-        others = [self._returned[index] for index in window]
-        callable_max = bisect_right(self._unknown_calls_ns, stuck.return_ns or 0)
-        used = self.deepest.used
-        others += [self._unknown[i] for i in range(callable_max) if not used >> i & 1]
         return [one for one in others if one is not stuck]
 
     def _sort(self, operations: list[Operation]) -> None:
-        for one in sorted(operations, key=lambda one: one.call_ns):
+        pairs = zip(self._model.prepare(operations), operations, strict=True)
+        for one, original in sorted(pairs, key=lambda pair: pair[0].call_ns):
             if one.return_ns is not None:
+                self._originals.append(original)
                 self._returned.append(one)
                 self._calls_ns.append(one.call_ns)
                 self._returns_ns.append(one.return_ns)
             elif not self._model.is_read(one.input, UNKNOWN):
+                self._unknown_originals.append(original)
                 self._unknown.append(one)
 
     def _window(self, low: int, beyond: int) -> list[int]:
-        """The unplaced operations of which none returned before another was called."""
+        """The unplaced operations that were called before any unplaced one returned."""
         calls_ns, returns_ns, count = self._calls_ns, self._returns_ns, len(self._calls_ns)
         window: list[int] = []
         deadline_ns = returns_ns[low]
@@ -145,32 +163,28 @@ class Search(Generic[State]):
             if index >= count or calls_ns[index] > deadline_ns:
                 return window
             window.append(index)
-            deadline_ns = min(deadline_ns, returns_ns[index])
+            if returns_ns[index] < deadline_ns:
+                deadline_ns = returns_ns[index]
             free ^= bit
 
     def _expand(self, at: Configuration[State]) -> None:
+        """Enters every configuration that is one returned operation further."""
         self.configurations += 1
         window = self._window(at.low, at.beyond)
-        window.sort(key=lambda index: self._returns_ns[index], reverse=True)
-        depth = (self._returns_ns[window[-1]], at.placed)
-        if depth > self._deepest:
-            self._deepest, self.deepest = depth, at
-        if self._unknown:
-            self._expanded.append(at)
-        # The last one entered is the first one visited: what returned first was likely first.
-        for index in window:
+        window.sort(key=self._returns_ns.__getitem__)
+        depth = (self._returns_ns[window[0]], at.placed)
+        if depth > self._depth:
+            self._depth, self._deepest = depth, at
+        # By kind, so that of equal operations the one that returns first stays. The last one
+        # entered is the first one visited: what returned first was likely first.
+        first = {self._kinds[index]: index for index in reversed(window)}
+        for index in first.values():
             one = self._returned[index]
             accepted, state = self._model.step(at.state, one.input, one.output)
             if accepted:
                 self._enter(self._place(at, index, state))
-
-    def _place(self, at: Configuration[State], index: int, state: State) -> Configuration[State]:
-        low, beyond = at.low, at.beyond | 1 << (index - at.low)
-        if beyond & 1:
-            whole = (~beyond & (beyond + 1)).bit_length() - 1
-            low, beyond = low + whole, beyond >> whole
-        trail = Trail(self._returned[index], state, at.trail)
-        return Configuration(low, beyond, at.used, state, trail)
+        if self._unknown:
+            self._push(at, expanded=True)
 
     def _place_unknown(self, at: Configuration[State]) -> None:
         """Enters every configuration that is one unknown operation further."""
@@ -179,40 +193,55 @@ class Search(Generic[State]):
             if at.used >> index & 1 or self._twins[index] & ~at.used:
                 continue
             self.configurations += 1
-            one = self._unknown[index]
-            accepted, state = self._model.step(at.state, one.input, UNKNOWN)
-            assert accepted, f"the model must accept an unknown output of {one.input}"
+            accepted, state = self._model.step(at.state, self._unknown[index].input, UNKNOWN)
+            assert accepted, f"the model refused an unknown output of {self._unknown[index]}"
             if state != at.state:
-                trail = Trail(one, state, at.trail)
+                trail = Trail(self._unknown_originals[index], at.trail)
                 used = at.used | 1 << index
                 self._enter(Configuration(at.low, at.beyond, used, state, trail))
 
+    def _place(self, at: Configuration[State], index: int, state: State) -> Configuration[State]:
+        low, beyond = at.low, at.beyond | 1 << (index - at.low)
+        if beyond & 1:
+            whole = (~beyond & (beyond + 1)).bit_length() - 1
+            low, beyond = low + whole, beyond >> whole
+        return Configuration(low, beyond, at.used, state, Trail(self._originals[index], at.trail))
+
     def _enter(self, at: Configuration[State]) -> None:
-        """Puts a configuration on the stack, with all reads placed, unless a better one was."""
+        """Queues a configuration, with all reads placed, unless as good a one was before."""
         at = self._settle(at)
         if at.low == len(self._returned):
-            self.found, self.deepest = True, at
+            self.found, self._deepest = True, at
             return
         visited = self._visited.setdefault((at.low, at.beyond, at.state), [])
         if not any(used & at.used == used for used in visited):
             visited.append(at.used)
-            self._stack.append(at)
+            self._push(at, expanded=False)
+
+    def _push(self, at: Configuration[State], expanded: bool) -> None:
+        """`expanded`: only unknown operations remain to be tried there."""
+        self._queued -= 1
+        used = at.used.bit_count() + expanded
+        heapq.heappush(self._queue, (-at.placed, used, self._queued, expanded, at))
 
     def _settle(self, at: Configuration[State]) -> Configuration[State]:
-        while at.low < len(self._returned):
-            for index in self._accepted_reads(at):
-                at = self._place(at, index, at.state)
-                break
-            else:
-                return at
+        """Places reads until none is left that fits."""
+        reads, step = self._reads, self._model.step
+        fits = True
+        while fits and at.low < len(self._returned):
+            fits = False
+            for index in self._window(at.low, at.beyond):
+                one = self._returned[index]
+                if reads[index] and step(at.state, one.input, one.output)[0]:
+                    at = self._place(at, index, at.state)
+                    fits = True
         return at
 
-    def _accepted_reads(self, at: Configuration[State]) -> Iterator[int]:
-        for index in self._window(at.low, at.beyond):
-            if self._reads[index]:
-                one = self._returned[index]
-                if self._model.step(at.state, one.input, one.output)[0]:
-                    yield index
+
+def _kinds(operations: list[Operation]) -> list[int]:
+    """A number for each operation, equal where input and output are."""
+    numbers: dict[tuple[tuple[Value, ...], Output], int] = {}
+    return [numbers.setdefault((one.input, one.output), len(numbers)) for one in operations]
 
 
 def _twins(unknown: list[Operation]) -> list[int]:
