@@ -33,3 +33,7 @@ class RefusedError(SwellError):
 
 class UnavailableError(SwellError):
     """Nobody who could answer did so in time; trying again later is reasonable."""
+
+
+class TooLargeError(SwellError):
+    """Something is longer than its limit; the sentence names both."""

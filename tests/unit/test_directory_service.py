@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from swell.directory.log import FILE, encode_record
 from swell.directory.messages import (
     CandidatesReply,
     CandidatesRequest,
@@ -19,7 +18,10 @@ from swell.directory.messages import (
     ReportReply,
     ZoneReport,
 )
-from swell.directory.service import DirectoryService
+from swell.directory.records import Forgotten
+from swell.directory.service import JOURNAL, DirectoryService
+from swell.journal.record import Entry, Kind, encode_batch, genesis
+from swell.journal.replay import number_payload
 from swell.overlay.messages import LinkKind, Refused, Welcome
 from swell.simulation.checkers.topology import problems
 from swell.wire import codec
@@ -289,11 +291,60 @@ def test_the_directory_comes_back_with_all_it_knew(cluster: Cluster, power: bool
 def test_a_log_of_another_version_halts_with_a_sentence(cluster: Cluster) -> None:
     voter = cluster.processes[cluster.voter]
     voter.crash()
-    voter.disk.restore({FILE: encode_record(b"\x91\x2a")})
+    begin = Entry(Kind.SEGMENT, 0, number_payload(1))
+    batch, _ = encode_batch([begin, Entry(Kind.DATA, 1, b"\x91\x2a")], 1, genesis(JOURNAL))
+    voter.disk.restore({f"{JOURNAL}.00000001.log": batch, f"{JOURNAL}.clean": b""})
     voter.start()
     cluster.run(1.0)
     assert not voter.alive
     assert "another version" in voter.ended
+
+
+def test_a_damaged_log_halts_with_a_sentence_and_is_left_as_it_is(cluster: Cluster) -> None:
+    voter = cluster.processes[cluster.voter]
+    voter.crash()
+    copy = voter.disk.snapshot()
+    data = bytearray(copy[f"{JOURNAL}.00000001.log"])
+    data[20] ^= 1
+    voter.disk.restore({**copy, f"{JOURNAL}.00000001.log": bytes(data)})
+    for _ in range(2):
+        voter.start()
+        cluster.run(1.0)
+        assert not voter.alive
+        assert "damaged" in voter.ended
+        assert "restore" in voter.ended
+    voter.disk.restore(copy)
+    voter.start()
+    cluster.settle()
+    assert problems(cluster) == []
+
+
+def test_a_torn_tail_of_the_log_is_cut(cluster: Cluster) -> None:
+    voter = cluster.processes[cluster.voter]
+    known = sorted(service(cluster).state.names)
+    voter.crash()
+    copy = voter.disk.snapshot()
+    copy[f"{JOURNAL}.00000001.log"] += copy[f"{JOURNAL}.00000001.log"][:30]
+    voter.disk.restore(copy)
+    voter.start()
+    cluster.run(1.0)
+    assert sorted(service(cluster).state.names) == known
+
+
+def test_after_an_error_of_the_disk_the_log_is_written_anew(cluster: Cluster) -> None:
+    voter = cluster.processes[cluster.voter]
+    known = sorted(service(cluster).state.names)
+    voter.disk.fail_next("sync")
+    service(cluster)._change(Forgotten((999,)))
+    cluster.run(1.0)
+    assert not voter.alive
+    assert "cannot be written" in voter.ended
+    assert f"{JOURNAL}.unclean" in voter.disk.list()
+    voter.start()
+    cluster.run(1.0)
+    assert f"{JOURNAL}.clean" in voter.disk.list()
+    assert f"{JOURNAL}.snapshot" in voter.disk.list()
+    assert sorted(service(cluster).state.names) == known
 
 
 def test_the_log_stays_short() -> None:
@@ -305,7 +356,7 @@ def test_the_log_stays_short() -> None:
         cluster.run(0.5)
         cluster.processes["a3"].start()
         cluster.run(3.0)
-        assert directory._log.size < limit
+        assert directory._journal.bytes < limit
     cluster.settle()
     assert problems(cluster) == []
 

@@ -20,6 +20,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "swell"
 LAYERS = (
     ("world", "errors", "ids", "events", "settings"),
     ("wire",),
+    ("journal",),
     ("rings",),
     ("overlay",),
     ("directory",),

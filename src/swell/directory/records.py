@@ -49,6 +49,7 @@ Record = Admitted | Down | Up | Forgotten | Numbers
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Record).decode
+decode_all = msgspec.msgpack.Decoder(list[Record]).decode
 
 
 class Entry:

@@ -9,13 +9,12 @@ been down for long is forgotten and its name is free again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from swell.directory import assignment, records
 from swell.directory.assignment import Arrival
-from swell.directory.log import Log
 from swell.directory.messages import (
     Bootstrap,
     CandidatesReply,
@@ -31,11 +30,14 @@ from swell.directory.messages import (
 from swell.directory.records import Admitted, Down, Entry, Forgotten, Numbers, Record, State, Up
 from swell.errors import InvalidNameError
 from swell.ids import MOVES_PER_START, check_name
+from swell.journal import Journal, Recovered
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind, Refused
 from swell.overlay.sessions import Session, Sessions
 from swell.settings import DirectorySettings, OverlaySettings
 from swell.world import Timer, World
+
+JOURNAL = "directory"
 
 
 class DirectoryService:
@@ -53,7 +55,8 @@ class DirectoryService:
         self._overlay = overlay
         self._settings = settings
         self._counters = counters
-        self._log = Log(world)
+        self._journal = Journal(world, JOURNAL, counters=counters)
+        self._applied = 0
         self._ready = False
         self._joining: dict[str, tuple[Session, JoinRequest]] = {}
         self._first_join_at = 0.0
@@ -73,19 +76,38 @@ class DirectoryService:
     def start(self) -> None:
         """Read the log, then serve. Everybody gets the benefit of the doubt at first."""
 
-        def opened(payloads: Sequence[bytes]) -> None:
+        def opened(recovered: Recovered) -> None:
+            if recovered.rotten:
+                self._world.halt(
+                    f"the directory's log is damaged ({recovered.reason}): restore it from a copy"
+                )
+                return
             try:
-                for payload in payloads:
-                    self.state.apply(records.decode(payload))
+                if recovered.snapshot is not None:
+                    self._apply_all(records.decode_all(recovered.snapshot))
+                self._apply_all([records.decode(record) for record in recovered.records])
             except msgspec.DecodeError as error:
                 self._world.halt(f"the directory's log is of another version: {error}")
                 return
-            now = self._world.now()
-            self._seen_at = {node: now for node in self.state.nodes}
-            self._ready = True
-            self._sweep_later()
+            self._applied = self._journal.last_index
+            if recovered.clean:
+                self._serve()
+            else:
+                # The only copy: nothing acknowledged is missing, but what an error of the disk
+                # left behind may only seem to be there. Write it all anew.
+                self._shorten(lambda: self._journal.repaired(self._serve))
 
-        self._log.open(opened)
+        self._journal.open(opened)
+
+    def _apply_all(self, changes: Iterable[Record]) -> None:
+        for change in changes:
+            self.state.apply(change)
+
+    def _serve(self) -> None:
+        now = self._world.now()
+        self._seen_at = {node: now for node in self.state.nodes}
+        self._ready = True
+        self._sweep_later()
 
     # Sessions.
 
@@ -186,13 +208,11 @@ class DirectoryService:
         def durable() -> None:
             self._planning = False
             now = self._world.now()
-            for change in changes:
-                self.state.apply(change)
             for record in (*admitted, *placed):
                 self._seen_at[record.contact.id] = now
             self._answer(batch, created, [*admitted, *placed])
 
-        self._log.propose([records.encode(change) for change in changes], durable)
+        self._propose(changes, durable)
 
     def _readmit(self, entry: Entry, request: JoinRequest) -> Admitted:
         """The same node again, after a restart or a lost answer: same id, same zone."""
@@ -364,11 +384,30 @@ class DirectoryService:
                 self._seen_at.pop(node, None)
         for zone in [zone for zone in self._small_since if zone not in self.state.zones]:
             del self._small_since[zone]
-        if self._log.size > self._settings.log_bytes_per_node * (len(self.state.nodes) + 64):
-            self._log.rewrite(records.encode(record) for record in self.state.snapshot())
+        bytes_max = self._settings.log_bytes_per_node * (len(self.state.nodes) + 64)
+        if self._journal.bytes > bytes_max and not self._journal.snapshotting:
+            self._shorten(lambda: None)
+
+    def _shorten(self, done: Callable[[], None]) -> None:
+        """Replace the records that were applied by the state."""
+        state = records.encode(list(self.state.snapshot()))
+        self._journal.snapshot(state, self._applied, done)
 
     def _change(self, record: Record) -> None:
-        self._log.propose([records.encode(record)], lambda: self.state.apply(record))
+        self._propose([record], lambda: None)
+
+    def _propose(self, changes: Sequence[Record], done: Callable[[], None]) -> None:
+        """Log changes; when they are durable, apply them."""
+        for change in changes:
+            self._journal.append(records.encode(change))
+        index = self._journal.last_index
+
+        def durable() -> None:
+            self._apply_all(changes)
+            self._applied = index
+            done()
+
+        self._journal.sync(durable)
 
     def statistics(self) -> dict[str, int]:
         """THOR 3.1: totals that decide where newcomers go."""
