@@ -8,94 +8,95 @@ from __future__ import annotations
 
 from swell.directory.raft.log import Entry
 from swell.directory.raft.membership import Configuration
+from swell.overlay.membership_messages import Count
 from swell.wire.codec import Message, message
 
 
 @message(240)
-class VoteRequest(Message):
+class VoteRequest(Message, frozen=True):
     """Candidate → voters. `pre`: would you vote for me? `force`: the leader itself asked for this
     election, so a voter that hears the leader answers nevertheless."""
 
-    term: int
-    last_index: int
-    last_term: int
+    term: Count
+    last_index: Count
+    last_term: Count
     pre: bool
     force: bool
 
 
 @message(241)
-class VoteReply(Message):
-    term: int
+class VoteReply(Message, frozen=True):
+    term: Count
     granted: bool
     pre: bool
 
 
 @message(242)
-class Append(Message):
+class Append(Message, frozen=True):
     """Leader → members: entries behind (`prev_index`, `prev_term`), and what is committed."""
 
-    term: int
-    prev_index: int
-    prev_term: int
-    commit: int
+    term: Count
+    prev_index: Count
+    prev_term: Count
+    commit: Count
     entries: list[Entry]
 
 
 @message(243)
-class AppendReply(Message):
+class AppendReply(Message, frozen=True):
     """`ok`: the log equals the leader's up to `index`, durably. Otherwise `prev_index` did not
     match, and the logs may agree up to `index` at best. `unclean`: the sender's token of loss."""
 
-    term: int
+    term: Count
     ok: bool
-    index: int
-    prev_index: int
-    unclean: int
+    index: Count
+    prev_index: Count
+    unclean: Count
 
 
 @message(244)
-class Heartbeat(Message):
+class Heartbeat(Message, frozen=True):
     """`commit` is never beyond what the receiver is known to have; `round` numbers the reads."""
 
-    term: int
-    commit: int
-    round: int
+    term: Count
+    commit: Count
+    round: Count
 
 
 @message(245)
-class HeartbeatReply(Message):
-    term: int
-    round: int
-    unclean: int
+class HeartbeatReply(Message, frozen=True):
+    term: Count
+    round: Count
+    unclean: Count
 
 
 @message(246)
-class SnapshotChunk(Message):
+class SnapshotChunk(Message, frozen=True):
     """A part of the state up to and including `index`."""
 
-    term: int
-    index: int
-    index_term: int
+    term: Count
+    index: Count
+    index_term: Count
     configuration: Configuration
-    offset: int
-    total: int
+    offset: Count
+    total: Count
     data: bytes
 
 
 @message(247)
-class SnapshotReply(Message):
+class SnapshotReply(Message, frozen=True):
     """The receiver has the snapshot of `index` up to `offset`, in memory."""
 
-    term: int
-    index: int
-    offset: int
+    term: Count
+    index: Count
+    offset: Count
 
 
 @message(248)
-class TimeoutNow(Message):
+class TimeoutNow(Message, frozen=True):
     """Leader → voter that has everything: hold an election at once."""
 
-    term: int
+    term: Count
 
 
 RaftMessage = (

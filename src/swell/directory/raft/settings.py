@@ -48,7 +48,7 @@ class RaftSettings(msgspec.Struct, frozen=True):
     chunk_bytes: int = 256 * 1024
     """Snapshots travel in chunks of this size, each acknowledged before the next."""
 
-    snapshot_bytes_max: int = 1024 * 1024 * 1024
+    snapshot_bytes_max: int = 128 * 1024 * 1024
     """A longer snapshot is refused by its receiver."""
 
     def __post_init__(self) -> None:
