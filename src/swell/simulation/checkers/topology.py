@@ -94,11 +94,12 @@ def _spread(zones: dict[int, list[Overlay]], spread_max: int) -> list[str]:
 
 
 def _busy(zones: dict[int, list[Overlay]]) -> list[str]:
+    """What is still under way may yet change the links."""
     return [
-        f"{overlay.me.name} is still draining a link"
+        f"{overlay.me.name} is still opening or draining a link"
         for overlays in zones.values()
         for overlay in overlays
-        if overlay.zonelinks.drains
+        if overlay.zonelinks.drains or overlay.openings.zones
     ]
 
 

@@ -176,7 +176,7 @@ class Mixed:
     def _finish(self) -> Result:
         simulation, result = self.simulation, self.result
         result.problems += self.delivery.violations[:5] + self.migration.violations[:5]
-        result.faults = +simulation.counters
+        result.faults = dict(simulation.counters)
         struck = [n for kind, n in simulation.counters.items() if kind.startswith("fault ")]
         result.counts |= {
             "faults": sum(struck),

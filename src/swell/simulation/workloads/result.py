@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 
@@ -13,7 +12,7 @@ class Result:
     workload: str
     seed: int
     problems: list[str] = field(default_factory=list)
-    faults: Counter[str] = field(default_factory=Counter)
+    faults: dict[str, int] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     digest: str = ""
     virtual_s: float = 0.0
