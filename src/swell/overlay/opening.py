@@ -103,6 +103,11 @@ class Openings:
             self._settings.candidate_window_s if candidates else 0.0, lambda: self._choose(attempt)
         )
 
+    @property
+    def busy(self) -> bool:
+        """Is any attempt under way?"""
+        return bool(self._running)
+
     def is_opening(self, zone: int) -> bool:
         """Is an attempt under way to open a link to this zone?"""
         return any(attempt.zone == zone for attempt in self._running)

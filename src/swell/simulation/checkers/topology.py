@@ -99,7 +99,7 @@ def _busy(zones: dict[int, list[Overlay]]) -> list[str]:
         f"{overlay.me.name} is still opening or draining a link"
         for overlays in zones.values()
         for overlay in overlays
-        if overlay.zonelinks.drains or overlay.openings.zones
+        if overlay.zonelinks.drains or overlay.openings.busy
     ]
 
 
