@@ -11,6 +11,7 @@ import time
 import pytest
 
 from swell.ids import MessageId
+from swell.overlay.matchers import ADDRESS
 from swell.overlay.overlay import Overlay
 from swell.settings import OverlaySettings, Settings
 from swell.simulation.checkers.topology import problems
@@ -160,3 +161,36 @@ def test_spi_1_a_zone_cut_off_from_the_directory_is_supervised_by_another() -> N
     assert fleet.counter("supervised") > 0
     views = {overlay.me.zone: overlay.view.epoch for overlay in fleet.living()}
     assert set(views.values()) == {state.epoch}
+
+
+def test_thr_9_a_client_is_reached_at_its_address_after_its_node_moved() -> None:
+    simulation = Simulation(seed=2)
+    fleet = Fleet(simulation, Settings(overlay=OverlaySettings(connections=4)))
+    for k in range(12):
+        fleet.add(f"n{k}", f"s{k % 2}")
+    assert simulation.run_until_true(lambda: not problems(fleet), 60.0, 1.0)
+    mover, sender = fleet.node("n3"), fleet.node("n4")
+    assert mover is not None
+    assert mover.overlay is not None
+    assert sender is not None
+    assert sender.overlay is not None
+    got: list[bytes] = []
+
+    def listen() -> None:
+        assert mover.overlay is not None
+        mover.overlay.multicast.listen(PORT, lambda message: got.append(message.payload))
+
+    mover.on_joined = listen
+    listen()
+    mover.overlay.interest.subscribe(b"a:client-7")
+    simulation.run_for(2.0)
+    sender.overlay.multicast.send(ADDRESS, b"client-7", PORT, b"before")
+    simulation.run_for(1.0)
+    before = mover.overlay.me
+    mover.move()
+    assert simulation.run_until_true(lambda: not problems(fleet), 120.0, 1.0)
+    simulation.run_for(2.0)
+    sender.overlay.multicast.send(ADDRESS, b"client-7", PORT, b"after")
+    simulation.run_for(1.0)
+    assert mover.overlay.me.epoch > before.epoch
+    assert got == [b"before", b"after"]

@@ -8,6 +8,8 @@ one is stale. Beyond a bound, the source that was met first is forgotten.
 
 from __future__ import annotations
 
+from collections import Counter
+
 
 class _Window:
     __slots__ = ("epoch", "highest", "missing")
@@ -20,11 +22,13 @@ class _Window:
 
 
 class Ledger:
-    """What one process has sent and handled; it outlives a move to another zone."""
+    """What one process has sent, handled and subscribed to; it outlives a move to another zone."""
 
     def __init__(self, window: int) -> None:
         self.sequence = 0
         self.duplicates = Duplicates(window)
+        self.topics: Counter[bytes] = Counter()
+        """Topic → how many clients of this process want it."""
 
     def next_sequence(self) -> int:
         self.sequence += 1

@@ -59,6 +59,7 @@ class InterestAggregate:
         publish: Callable[[str, bytes], None],
         broadcast: Callable[[bytes], None],
         is_delegate: Callable[[], bool],
+        mine: Counter[bytes],
         counters: Counter[str],
     ) -> None:
         self._world = world
@@ -68,8 +69,9 @@ class InterestAggregate:
         self._broadcast = broadcast
         self._is_delegate = is_delegate
         self._counters = counters
-        self._mine: Counter[bytes] = Counter()
+        self._mine = mine
         self._members: dict[int, dict[bytes, None]] = {}
+        self._subscribers: dict[bytes, dict[int, None]] = {}
         self._zones: dict[int, _ZoneInterest] = {}
         self._interested: dict[bytes, dict[int, None]] = {}
         self._led = False
@@ -80,7 +82,7 @@ class InterestAggregate:
     # The table, as matchers see it.
 
     def members_of(self, topic: bytes) -> Iterable[int]:
-        return [member for member, topics in self._members.items() if topic in topics]
+        return list(self._subscribers.get(topic, ()))
 
     def zones_of(self, topic: bytes) -> Iterable[int]:
         return [zone for zone in self._interested.get(topic, ()) if zone != self._me.zone]
@@ -130,14 +132,27 @@ class InterestAggregate:
         except msgspec.DecodeError:
             self._counters["bad-attribute"] += 1
             return
+        self._set_member(member, topics)
+
+    def _set_member(self, member: int, topics: dict[bytes, None]) -> None:
+        for topic in self._members.pop(member, {}):
+            subscribers = self._subscribers[topic]
+            del subscribers[member]
+            if not subscribers:
+                del self._subscribers[topic]
+        for topic in topics:
+            self._subscribers.setdefault(topic, {})[member] = None
         if topics:
             self._members[member] = topics
-        else:
-            self._members.pop(member, None)
         self.check_later()
 
     def forget(self, member: int) -> None:
-        self._members.pop(member, None)
+        self._set_member(member, {})
+
+    def start(self) -> None:
+        """Tell the zone what this node's clients wanted before it came here."""
+        if self._mine:
+            self._publish_mine()
         self.check_later()
 
     def check_later(self) -> None:

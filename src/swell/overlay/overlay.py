@@ -105,7 +105,7 @@ class Overlay:
         )
         self.interest = InterestAggregate(
             world, me, sessions, self.clique, self._publish, self._announce,
-            self.is_delegate, counters,
+            self.is_delegate, ledger.topics, counters,
         )  # fmt: skip
         self.probes = LinkProbes(
             world,
@@ -143,7 +143,7 @@ class Overlay:
         self.probes.start()
         self.rebalancing.start()
         self.recovery.start(bootstrap)
-        self.interest.check_later()
+        self.interest.start()
 
     def stop(self) -> None:
         """Say goodbye to the zone, close the links, and hear of nothing any more."""

@@ -135,8 +135,10 @@ class Mixed:
             overlay = node.overlay
             assert overlay is not None
             overlay.multicast.listen(PORT, lambda message: None)
-            overlay.interest.subscribe(b"a:" + node.config.name.encode())
-            overlay.interest.subscribe(b"t:" + TOPICS[overlay.me.id % len(TOPICS)])
+            address = b"a:" + node.config.name.encode()
+            if not overlay.interest.wanted_here(address):
+                overlay.interest.subscribe(address)
+                overlay.interest.subscribe(b"t:" + TOPICS[overlay.me.id % len(TOPICS)])
 
         node.on_joined = joined
 
