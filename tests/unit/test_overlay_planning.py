@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swell.overlay.attributes import ATTRIBUTE_VALUE_BYTES_MAX
 from swell.overlay.mesh import disjoint_ways
 from swell.overlay.rebalancing import transfers
 from swell.overlay.recovery import shares
+from swell.overlay.view import View, ZoneInfo, decode_view, encode_view
 
 loads_of = st.dictionaries(st.integers(1, 40), st.integers(0, 30), min_size=1, max_size=14)
 
@@ -86,3 +88,10 @@ def test_mesh_paths_share_no_node(hops: dict[int, int], entries: dict[int, int],
     lasts = [entries[zone] for zone in chosen if entries[zone] != 20]
     assert len(set(firsts)) == len(firsts)
     assert len(set(lasts)) == len(lasts)
+
+
+def test_a_view_of_the_largest_overlay_fits_an_attribute() -> None:
+    zones = tuple(ZoneInfo(k, f"site-{k % 40}", 87) for k in range(1, 3743))
+    view = View(7, zones)
+    assert len(encode_view(view)) < ATTRIBUTE_VALUE_BYTES_MAX // 2
+    assert decode_view(encode_view(view)) == view

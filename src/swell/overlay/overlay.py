@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from swell.errors import SwellError
+from swell.errors import SwellError, WireError
 from swell.overlay.attributes import AttributeLimitError
 from swell.overlay.clique import Clique
 from swell.overlay.contact import Contact
@@ -40,7 +40,7 @@ from swell.overlay.rebalancing import Rebalancing
 from swell.overlay.recovery import Candidates, Recovery
 from swell.overlay.requests import Answer, Requests
 from swell.overlay.sessions import NODE_KINDS, Session, Sessions
-from swell.overlay.view import VIEW, View
+from swell.overlay.view import VIEW, View, decode_view, encode_view
 from swell.overlay.zonelinks import GAPS, LINKS, ZoneLink, ZoneLinks
 from swell.rings.two_level import TwoLevelRing
 from swell.settings import Settings
@@ -51,7 +51,6 @@ SOME_MEMBERS = 1
 CLIQUE = "clique"
 _PUBLISH_CLIQUE_S = 0.5
 
-_decode_view = msgspec.msgpack.Decoder(View).decode
 _decode_contacts = msgspec.msgpack.Decoder(list[Contact]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -216,7 +215,7 @@ class Overlay:
         """A delegate sees to it that its zone has its view, whoever it got it from."""
         if self._shared_epoch < self.view.epoch:
             self._shared_epoch = self.view.epoch
-            self._publish(VIEW, _encode(self.view))
+            self._publish(VIEW, encode_view(self.view))
 
     def _adopt_view(self, view: View) -> None:
         self.view = view
@@ -258,8 +257,8 @@ class Overlay:
             self.interest.on_attribute(member, value)
         elif key == VIEW and value:
             try:
-                view = _decode_view(value)
-            except msgspec.DecodeError:
+                view = decode_view(value)
+            except WireError:
                 self._counters["bad-attribute"] += 1
                 return
             if view.epoch > self.view.epoch:
