@@ -93,6 +93,7 @@ class Members:
         self._refutes = NO_REFUTATION not in bugs
         self._running = False
         self._grave_timer: Timer | None = None
+        self._linked: dict[int, int] = {}
         self.awareness = Awareness(settings.awareness_max, settings.lag_tolerance_s)
         self._roster = Roster(me)
         self._attributes = Attributes(me.id, me.epoch, counters)
@@ -160,6 +161,7 @@ class Members:
             "records": len(self._roster.records),
             "living": len(self._roster.living),
             "peers": len(self._roster.peers),
+            "linked": len(self._linked),
             "graves": len(self._roster.graves),
             "sheets": self._attributes.sheets,
             "attributes": len(self._attributes),
@@ -199,9 +201,12 @@ class Members:
             if timer is not None:
                 timer.cancel()
 
-    def on_link_up(self, member: int) -> None:
+    def on_link_up(self, member: int, epoch: int = 0) -> None:
         """The link is proof of life: nothing bad is passed on, and views are exchanged, by which
-        the member also hears what it has to refute."""
+        the member also hears what it has to refute. While it lasts, no hearsay about a later
+        life (`epoch`) of the member counts: it would have dialled anew."""
+        if epoch:
+            self._linked[member] = epoch
         if not self._running:
             return
         record = self._roster.get(member)
@@ -212,6 +217,7 @@ class Members:
 
     def on_link_down(self, member: int) -> None:
         """Perhaps it died: ask at once."""
+        self._linked.pop(member, None)
         if self._running and self._roster.is_living(member):
             self._probing.probe(member)
 
@@ -275,6 +281,9 @@ class Members:
         contact = rumour.contact
         if contact.id == self.me.id:
             self._hear_of_me(rumour)
+            return
+        if sender != contact.id and contact.epoch > self._linked.get(contact.id, contact.epoch):
+            self._counters["rumour-contradicted"] += 1
             return
         state = rumour.state if contact.zone == self.me.zone else State.LEFT
         record = self._roster.get(contact.id)
@@ -377,6 +386,7 @@ class Members:
 
     def _bury(self, record: Record, before: State | None) -> None:
         member = record.contact.id
+        self._linked.pop(member, None)
         self._suspicions.end(member)
         self._probing.forget(member)
         if record.linger is None:

@@ -281,7 +281,7 @@ class Overlay:
 
     def on_clique_up(self, contact: Contact) -> None:
         self._publish_clique_later()
-        self.members.on_link_up(contact.id)
+        self.members.on_link_up(contact.id, contact.epoch)
         self.interest.on_clique_up(contact.id)
 
     def on_clique_down(self, member: int) -> None:
