@@ -198,8 +198,8 @@ def test_thousands_of_changes_leave_nothing_behind() -> None:
         assert sizes.pop("round") <= 3
         assert sizes.pop("probes") == sizes.pop("targets") <= 1
         assert sizes == {
-            "records": 4, "living": 4, "peers": 3, "linked": 0, "graves": 0, "sheets": 4, "attributes": 0,
-            "rumours": 0, "suspicions": 0, "relays": 0,
+            "records": 4, "living": 4, "peers": 3, "linked": 0, "graves": 0, "sheets": 4,
+            "attributes": 0, "rumours": 0, "suspicions": 0, "relays": 0,
         }  # fmt: skip
 
 
