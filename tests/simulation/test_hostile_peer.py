@@ -66,7 +66,7 @@ def _frame(rng: Random, expected: list[int]) -> bytes:
     number = rng.choice(expected) if rng.random() < 0.97 else rng.randrange(256)
     if number in (ROUTED, DETOUR):
         return _routed(number, rng)
-    if not codec.known(number) or rng.random() < 0.03:
+    if number not in expected or rng.random() < 0.03:
         return codec.frame(number, rng.randbytes(rng.choice((0, 3, 26, 60))))
     cls = codec._types[number]
     assert cls is not None
