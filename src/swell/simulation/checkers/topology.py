@@ -103,9 +103,9 @@ def _busy(zones: dict[int, list[Overlay]]) -> list[str]:
     ]
 
 
-def diameter(fleet: Fleet, sources: int = 0) -> int:
-    """The longest shortest path between living nodes over links that are up; -1 if some pair is
-    not connected. `sources` bounds the number of starting points (0: all)."""
+def diameter(fleet: Fleet) -> int:
+    """The longest shortest path between any two living nodes, over links that are up; -1 if some
+    pair is not connected."""
     overlays = {overlay.me.id: overlay for overlay in fleet.living()}
     neighbours = {
         node: [
@@ -115,10 +115,7 @@ def diameter(fleet: Fleet, sources: int = 0) -> int:
         for node, overlay in overlays.items()
     }
     longest = 0
-    starts = list(overlays)
-    if sources:
-        starts = starts[:: max(1, len(starts) // sources)]
-    for start in starts:
+    for start in overlays:
         distance = {start: 0}
         queue = deque([start])
         while queue:

@@ -83,7 +83,7 @@ class Formation:
     def judge(self, broadcasts: int = BROADCASTS) -> None:
         """Three hops between all, and broadcasts over trees."""
         fleet, simulation, result = self.fleet, self.simulation, self.result
-        longest = diameter(fleet, sources=broadcasts)
+        longest = diameter(fleet)
         result.counts["diameter"] = longest
         if longest != 3:
             result.problems.append(f"diameter {longest}")
