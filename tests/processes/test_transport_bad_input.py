@@ -107,7 +107,7 @@ def test_the_deadline_ends_with_the_first_frame(tmp_path: Path) -> None:
 
 def test_a_flood_of_tiny_frames(tmp_path: Path) -> None:
     async def main() -> None:
-        tiny, count = frame(SILENT, b""), 100_000
+        tiny, count = frame(SILENT, b""), 1_000_000
         async with host(tmp_path) as a, raw_peer(a.address) as flood, raw_peer(a.address) as other:
             await other.say(MAGIC + HELLO)
             await other.frames(1)
