@@ -83,9 +83,3 @@ class Delivered(Event, frozen=True):
     source: int
     epoch: int
     sequence: int
-
-
-class Dropped(Event, frozen=True):
-    """A message or frame was dropped, by reason; always counted as well."""
-
-    reason: str

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from swell.errors import ConfigurationError
-from swell.events import Dropped, Event
+from swell.events import Event, MemberAlive
 from swell.runtime.world import RuntimeWorld
 from swell.world import Address
 from tests.unit.runtime_toys import HOST, EchoNode, host, run, until
@@ -149,8 +149,8 @@ def test_events_reach_the_sink_with_their_time(tmp_path: Path) -> None:
         seen: list[tuple[float, Event]] = []
         world = RuntimeWorld("n", tmp_path, sink=lambda now_s, event: seen.append((now_s, event)))
         world.start(EchoNode())
-        world.emit(Dropped("why"))
-        assert [event for _, event in seen] == [Dropped("why")]
+        world.emit(MemberAlive(1, 1))
+        assert [event for _, event in seen] == [MemberAlive(1, 1)]
         assert abs(seen[0][0] - time.clock_gettime(time.CLOCK_BOOTTIME)) < 5
         await world.stop()
 

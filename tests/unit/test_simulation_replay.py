@@ -11,12 +11,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swell.events import Dropped, Event
+from swell.events import Event
 from swell.simulation import Kind, SimLink, Simulation, Swarm
 from swell.world import Address, DiskError, Link, Plane, World
 
 NAMES = [f"n{number}" for number in range(9)]
 ROOT = Path(__file__).parents[2]
+
+
+class Noted(Event, frozen=True):
+    """What a toy node has to say."""
+
+    what: str
 
 
 class Gossip:
@@ -53,7 +59,7 @@ class Gossip:
             return
         for link in self.links.values():
             if not link.send(self.best.to_bytes(8, "big"), Plane.DATA):
-                self.world.emit(Dropped("queue-full"))
+                self.world.emit(Noted("queue-full"))
 
     def on_link_up(self, link: Link) -> None:
         assert link not in self.up
@@ -75,7 +81,7 @@ class Gossip:
         assert not link.send(b"too late")
         if self.links.get(link.peer) is link:
             del self.links[link.peer]
-        self.world.emit(Dropped(f"{link.address.host} {reason}"))
+        self.world.emit(Noted(f"{link.address.host} {reason}"))
         if link.dialed:
             address = link.address
             self.world.call_later(1.0 + self.world.rng.random(), lambda: self.dial(address))
@@ -151,7 +157,7 @@ def test_the_digest_depends_on_every_frame_and_event() -> None:
         simulation.run_for(1.0)
         return simulation.trace.digest()
 
-    event = Dropped("x")
+    event = Noted("x")
     digests = [digest(b"x", None), digest(b"y", None), digest(b"x", event)]
     assert len(set(digests)) == 3
     assert digests[0] == digest(b"x", None)

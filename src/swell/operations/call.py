@@ -58,8 +58,7 @@ class Call:
         self.host = host
         self.operation = operation
         self.arguments = arguments
-        self.begun_at = host.world.now()
-        self._due_at = self.begun_at + deadline_s
+        self._due_at = host.world.now() + deadline_s
         self._done: Done | None = done
         self._timer = host.world.call_later(deadline_s, self._expire)
 
@@ -70,9 +69,6 @@ class Call:
     def answer_time_s(self) -> float:
         """How long questions to other nodes may take from now on."""
         return max(0.0, self._due_at - self.host.world.now()) * ANSWER_MARGIN
-
-    def elapsed_ms(self) -> float:
-        return round(1000.0 * (self.host.world.now() - self.begun_at), 3)
 
     def overlay(self) -> Overlay | None:
         """The node's overlay; without one the call has failed."""
