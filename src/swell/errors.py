@@ -37,3 +37,12 @@ class UnavailableError(SwellError):
 
 class TooLargeError(SwellError):
     """Something is longer than its limit; the sentence names both."""
+
+
+class InvalidKeyError(SwellError):
+    """A key does not follow the rules of `swell.dht.operations`."""
+
+
+class OutcomeUnknownError(SwellError):
+    """It may have been executed or not; it will not be executed later than by one attempt that is
+    still on its way, and never twice. Look before doing it again."""

@@ -83,3 +83,10 @@ class Delivered(Event, frozen=True):
     source: int
     epoch: int
     sequence: int
+
+
+class SlotServed(Event, frozen=True):
+    """This node is the primary of a slot in an activated epoch."""
+
+    slot: int
+    epoch: int

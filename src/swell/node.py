@@ -12,8 +12,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from swell.dht.machine import DhtMachine
+from swell.dht.operations import DHT_SERVICE
 from swell.directory.client import DirectoryClient
-from swell.directory.messages import JoinRefused, JoinReply, JoinRequest
+from swell.directory.messages import JoinRefused, JoinReply, JoinRequest, Voter
+from swell.directory.registry_client import RegistryClient
 from swell.directory.reporting import Reporting
 from swell.directory.service import DirectoryService
 from swell.events import Started
@@ -24,6 +27,8 @@ from swell.overlay.duplicates import Ledger
 from swell.overlay.overlay import Overlay
 from swell.overlay.sessions import Sessions
 from swell.settings import Settings
+from swell.store.gateway import Gateway
+from swell.store.service import Store
 from swell.world import Address, Link, Timer, World
 
 MOVE_STAGGER_S = 2.0
@@ -36,14 +41,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     site: str
     address: Address
-    directory: tuple[Address, ...]
+    voters: tuple[Voter, ...]
+    """The voters of the directory, the same on every node; one that is among them by name serves
+    it. Without names they can only be asked."""
     epoch: int
     """Number of this start of the process, from the data directory."""
     uid: str
     """Name of the data directory."""
     rack: str = ""
     region: str = ""
-    voter: bool = False
     settings: Settings = Settings()
     bugs: frozenset[str] = frozenset()
     """Planted bugs, for testing the checkers."""
@@ -62,21 +68,42 @@ class Node:
         self._reporting: Reporting | None = None
         self._move_timer: Timer | None = None
         self._moves = 0
+        self._life = world.entropy(8)
         self._ledger = Ledger(config.settings.overlay.duplicate_window)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
         self.service: DirectoryService | None = None
         settings = config.settings
-        if config.voter:
+        if config.name in [voter.name for voter in config.voters]:
             self.service = DirectoryService(
-                world, settings.overlay, settings.directory, self.sessions, self.counters
+                world,
+                config.name,
+                config.voters,
+                settings.overlay,
+                settings.directory,
+                settings.store,
+                self.sessions,
+                self.counters,
+                config.bugs,
             )
         self.directory = DirectoryClient(
             world,
             self.sessions,
-            config.directory,
+            config.voters,
             settings.overlay.candidate_window_s,
             self.counters,
         )
+        self.registry = RegistryClient(world, self.sessions, self.directory, self.counters)
+        self.store = Store(
+            world,
+            self.sessions,
+            self.registry,
+            settings.store,
+            {DHT_SERVICE: DhtMachine},
+            config.epoch,
+            self.counters,
+            config.bugs,
+        )
+        self.gateway = Gateway(self, self.store)
         self.operations = Operations(self)
 
     def me(self) -> Contact:
@@ -97,13 +124,14 @@ class Node:
     def start(self) -> None:
         if self.service is not None:
             self.service.start()
+        self.store.start()
         self._join(leaving=0)
 
     def _join(self, leaving: int) -> None:
         c = self.config
         request = JoinRequest(
             c.name, c.uid, c.site, c.region, c.rack, c.address.host, c.address.port, self._epoch,
-            leaving,
+            leaving, self._life,
         )  # fmt: skip
         self.directory.join(request, self._on_admitted, self._on_refused)
 
@@ -120,6 +148,8 @@ class Node:
         )
         self.overlay = overlay
         self.operations.attach(overlay)
+        self.gateway.attach(overlay)
+        self.store.join(reply.contact.id)
         self.world.emit(Started(reply.contact.id, reply.contact.zone, reply.contact.epoch))
         overlay.start(reply.members, [(b.zone, b.contacts) for b in reply.bootstrap], reply.view)
         self._reporting = Reporting(
@@ -139,7 +169,10 @@ class Node:
     def stop(self) -> None:
         """Leave: to the others it is the same as a failure, only sooner known."""
         self._cancel_timers()
+        self.store.stop()
         self.directory.stop()
+        if self.service is not None:
+            self.service.stop()
         if self.overlay is not None:
             self.overlay.stop()
         self.sessions.close_all("stopped")
@@ -177,7 +210,9 @@ class Node:
         self.sessions.on_link_down(link, reason)
 
     def on_writable(self, link: Link) -> None:
-        """Nothing is kept back for a full link: senders hear False and decide."""
+        """Entries for a peer, and answers to a client, may have waited for room."""
+        self.store.flush_later()
+        self.gateway.on_writable(link)
 
     def on_frame(self, link: Link, frame: bytes) -> None:
         self.sessions.on_frame(link, frame)

@@ -163,6 +163,55 @@ class OverlaySettings(msgspec.Struct, frozen=True):
         return self.connections - self.links_between_zones + 1
 
 
+class RaftSettings(msgspec.Struct, frozen=True):
+    """The directory's replicated log. All voters should run with the same ones. Time is counted in
+    ticks of the running process: one that was paused does not find its leader overdue when it
+    resumes."""
+
+    tick_s: float = 0.1
+    """Length of a tick."""
+
+    heartbeat_ticks: int = 1
+    """A leader is heard at least that often. Costs two small frames per follower."""
+
+    election_ticks: int = 10
+    """A follower that heard nothing for between once and twice this time, at random, asks for an
+    election; a leader that heard no quorum for this time steps down. Well above the heartbeat
+    plus the slowest usual sync: a false alarm costs a pre-vote, a late one costs availability."""
+
+    append_bytes_max: int = 256 * 1024
+    append_entries_max: int = 512
+    """Entries of one `Append` frame, at most; at least one entry is always sent."""
+
+    inflight_max: int = 8
+    """`Append` frames on their way to one follower, at most."""
+
+    command_bytes_max: int = 1024 * 1024
+    """Longest command. Must leave room in a frame."""
+
+    proposals_max: int = 4096
+    """Proposals without an outcome at the leader; more are refused as busy."""
+
+    reads_max: int = 4096
+    """Reads that wait for their index; more are refused as busy."""
+
+    snapshot_entries: int = 10_000
+    snapshot_bytes: int = 8 * 1024 * 1024
+    """A snapshot is taken when so many entries, or bytes of them, were applied since the last."""
+
+    keep_entries: int = 1_000
+    """Entries kept in memory behind a snapshot, so that a follower slightly behind needs none."""
+
+    chunk_bytes: int = 256 * 1024
+    """Snapshots travel in chunks of this size, each acknowledged before the next."""
+
+    snapshot_bytes_max: int = 128 * 1024 * 1024
+    """A longer snapshot is refused by its receiver."""
+
+    def __post_init__(self) -> None:
+        assert 0 < self.heartbeat_ticks < self.election_ticks
+
+
 class DirectorySettings(msgspec.Struct, frozen=True):
     """The directory: who belongs to the cluster."""
 
@@ -175,12 +224,63 @@ class DirectorySettings(msgspec.Struct, frozen=True):
     forget_after_s: float = 24 * 3600.0
     """A node that has been down that long is forgotten; its name may be used again."""
 
-    log_bytes_per_node: int = 4096
-    """The log is rewritten when it is longer than this per node."""
-
     retire_after_s: float = 60.0
     """A zone that stays at a quarter of its size or below for that long is given up: its members
     move to the other zones of its site, if those have room."""
+
+    raft: RaftSettings = RaftSettings()
+
+
+class StoreSettings(msgspec.Struct, frozen=True):
+    """The replicated store. The first three are fixed when a cluster is created."""
+
+    slots: int = 256
+    """Units of replication. More spread load and moves more finely; each costs a record in the
+    directory and a few KiB in its members."""
+
+    replicas: int = 3
+    """Copies of every slot: primary, zone successor, lateral replica in another zone."""
+
+    min_replicas: int = 2
+    """No epoch with fewer members is ever activated: below it writes stop. 1 only for clusters of
+    one node."""
+
+    beat_interval_s: float = 0.25
+    """A primary's node asks for leases that often. Costs two small frames per pair of nodes."""
+
+    lease_s: float = 1.0
+    """How long a primary may serve reads after its last successful beat."""
+
+    lease_drift: float = 1.1
+    """The grantor waits this factor longer than the holder: bounds the drift of clocks."""
+
+    silence_s: float = 1.0
+    """T: a backup that was silent that long is left out; a primary that was silent for twice as
+    long is replaced. Shorter fails over sooner and more often without need."""
+
+    seal_wait_s: float = 0.5
+    """A candidate that has enough answers waits no longer for the others."""
+
+    copies_max: int = 2
+    """Slots that one node copies to learners at one time."""
+
+    copy_chunk_bytes: int = 256 * 1024
+
+    inflight_max: int = 1024
+    """Commands under way per slot; more are refused as busy."""
+
+    keep_entries: int = 256
+    """Entries kept in memory behind the commit point, for members that were away for a moment."""
+
+    journal_bytes_max: int = 64 * 1024 * 1024
+    """The slots are written to their snapshot files, one after the other, when the journal is
+    longer than this and than their states together."""
+
+    sessions_max: int = 4096
+    """Client sessions that a slot remembers; the oldest are expired first."""
+
+    session_s: float = 2 * 3600.0
+    """A session that was opened longer ago is expired. Clients begin a new one well before."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -190,6 +290,7 @@ class Settings(msgspec.Struct, frozen=True):
     coordinates: CoordinateSettings = CoordinateSettings()
     overlay: OverlaySettings = OverlaySettings()
     directory: DirectorySettings = DirectorySettings()
+    store: StoreSettings = StoreSettings()
     request_timeout_s: float = 5.0
     """Default deadline of a request to another node."""
 
@@ -228,5 +329,8 @@ class Settings(msgspec.Struct, frozen=True):
                 recovery_interval_s=1.0,
                 report_interval_s=1.0,
                 link_silence_s=4.0,
+            ),
+            directory=DirectorySettings(
+                raft=RaftSettings(tick_s=0.05, heartbeat_ticks=2, election_ticks=15)
             ),
         )

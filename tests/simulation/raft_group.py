@@ -17,9 +17,9 @@ from swell.directory.raft.driver import Machine, Raft
 from swell.directory.raft.errors import RaftError
 from swell.directory.raft.events import LeaderElected
 from swell.directory.raft.membership import Configuration
-from swell.directory.raft.settings import RaftSettings
 from swell.events import Event
 from swell.journal import Journal
+from swell.settings import RaftSettings
 from swell.simulation import Process, Simulation
 from swell.wire import codec
 from swell.world import Address, Link, World

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swell.directory.raft.events import LeaderElected
-from swell.directory.raft.settings import RaftSettings
 from swell.events import Event
+from swell.settings import RaftSettings
 from swell.simulation import Process, SimulationFailure
 from tests.simulation.raft_group import Group
 

@@ -24,7 +24,12 @@ class Cluster(Fleet):
     """A fleet whose nodes keep what they are sent on `PORT`."""
 
     def __init__(
-        self, seed: int = 1, connections: int = 4, bugs: tuple[str, ...] = (), **settings: Any
+        self,
+        seed: int = 1,
+        connections: int = 4,
+        bugs: tuple[str, ...] = (),
+        voters: int = 1,
+        **settings: Any,
     ) -> None:
         directory = {k: settings.pop(k) for k in list(settings) if hasattr(DirectorySettings(), k)}
         super().__init__(
@@ -36,6 +41,7 @@ class Cluster(Fleet):
                 directory=DirectorySettings(**directory),
             ),
             frozenset(bugs),
+            voters,
         )
         self.got: dict[str, list[bytes]] = {}
         self.on_start = self._listen

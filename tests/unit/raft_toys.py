@@ -10,8 +10,8 @@ from swell.directory.raft.core import Core, Role
 from swell.directory.raft.log import Entry, Kind, Log
 from swell.directory.raft.membership import Configuration
 from swell.directory.raft.messages import RaftMessage
-from swell.directory.raft.settings import RaftSettings
 from swell.directory.raft.state import State
+from swell.settings import RaftSettings
 
 SETTINGS = RaftSettings(append_entries_max=1, inflight_max=1)
 

@@ -23,6 +23,7 @@ from swell.directory.service import JOURNAL, DirectoryService
 from swell.journal.record import Entry, Kind, encode_batch, genesis
 from swell.journal.replay import number_payload
 from swell.overlay.messages import LinkKind, Refused, Welcome
+from swell.settings import RaftSettings
 from swell.simulation.checkers.topology import problems
 from swell.wire import codec
 from tests.unit.overlay_toys import Cluster, Peer, contact, wait
@@ -142,13 +143,13 @@ def test_two_nodes_that_ask_for_one_name_at_once_do_not_both_get_it(cluster: Clu
     second.connect(LinkKind.DIRECTORY, contact(0, 0, "twin"))
     directory = service(cluster)
     first.link.send(codec.encode(first.request(uid="one")))
-    while not directory._planning:
+    while not directory.admission.planning:
         assert cluster.simulation.step()
     voter = cluster.node(cluster.voter)
     assert voter is not None
     (session,) = [s for s in voter.sessions._all if s.link.address.host == "twin2"]
     second.heard.clear()
-    directory.on_join(session, JoinRequest("twin", "two", "site", "", "", "twin2", 0, 1))
+    directory.admission.on_join(session, JoinRequest("twin", "two", "site", "", "", "twin2", 0, 1))
     cluster.run(2.0)
     reply = first.heard[-1]
     assert isinstance(reply, JoinReply)
@@ -267,6 +268,7 @@ def test_a_directory_on_an_old_copy_of_its_log_catches_up(cluster: Cluster) -> N
     cluster.run(1.0)
     assert service(cluster).state.epoch < epoch
     wait(cluster, lambda: service(cluster).state.epoch > epoch, 30.0)
+    wait(cluster, lambda: service(cluster).state.next_node > max(taken), 30.0)
     reply = Applicant(cluster, "late").join(site="a")
     assert reply.view.epoch > epoch
     assert service(cluster).state.next_node > reply.contact.id
@@ -335,7 +337,7 @@ def test_after_an_error_of_the_disk_the_log_is_written_anew(cluster: Cluster) ->
     voter = cluster.processes[cluster.voter]
     known = sorted(service(cluster).state.names)
     voter.disk.fail_next("sync")
-    service(cluster)._change(Forgotten((999,)))
+    service(cluster).propose([Forgotten((999,))], lambda outcomes: None)
     cluster.run(1.0)
     assert not voter.alive
     assert "cannot be written" in voter.ended
@@ -348,9 +350,9 @@ def test_after_an_error_of_the_disk_the_log_is_written_anew(cluster: Cluster) ->
 
 
 def test_the_log_stays_short() -> None:
-    cluster = Cluster(log_bytes_per_node=16).build(3)
+    cluster = Cluster(raft=RaftSettings(snapshot_entries=8)).build(3)
     directory = service(cluster)
-    limit = 16 * (3 + 64) + 4096
+    limit = 8192
     for _ in range(30):
         cluster.crash(["a3"])
         cluster.run(0.5)

@@ -84,8 +84,9 @@ def problems(source: Path) -> list[str]:
 
 def layer_problems(tree: ast.Module, parts: tuple[str, ...]) -> Iterator[str]:
     own = layer_of(parts)
-    if own == "__init__":  # holds the version, and is imported by everybody
-        yield from (f"imports {name}" for name, _ in imports(tree, parts) if is_ours(name))
+    if own == "__init__":  # imported by everybody: it may name our things, not load them
+        found = imports(tree, parts)
+        yield from (f"imports {name}" for name, typing in found if is_ours(name) and not typing)
         return
     if own not in DEPTH:
         yield f"{own} has no layer: give it one"
@@ -106,9 +107,11 @@ def layer_problems(tree: ast.Module, parts: tuple[str, ...]) -> Iterator[str]:
 
 def layer_of(parts: tuple[str, ...]) -> str:
     """A client's session runs in both worlds and lies above them; its facades lie below."""
-    if parts[0] == "client" and len(parts) > 1 and parts[1].startswith("session"):
-        return "client.session"
-    return parts[0]
+    return "client.session" if is_session(parts) else parts[0]
+
+
+def is_session(parts: tuple[str, ...]) -> bool:
+    return parts[0] == "client" and len(parts) > 1 and "session" in parts[1].split("_")
 
 
 def rule_zero_problems(tree: ast.Module, parts: tuple[str, ...]) -> Iterator[str]:
@@ -142,7 +145,7 @@ def is_ours(name: str) -> bool:
 
 def is_protocol(parts: tuple[str, ...]) -> bool:
     if parts[0] == "client":  # its facades are asyncio; its session runs in both worlds
-        return len(parts) > 1 and parts[1].startswith("session")
+        return is_session(parts)
     return DEPTH.get(parts[0], PROTOCOL_DEPTH_MAX + 1) <= PROTOCOL_DEPTH_MAX
 
 
@@ -228,6 +231,7 @@ def test_rule_zero_bites(tmp_path: Path, path: str, module: str) -> None:
         ("runtime/world.py", "import asyncio, time", True),
         ("client/facade.py", "import asyncio", True),
         ("client/session.py", "import asyncio", False),
+        ("client/store_session.py", "import asyncio", False),
         ("client/session/state.py", "import time", False),
         ("world.py", "from random import Random", True),
         ("world.py", "import time", False),

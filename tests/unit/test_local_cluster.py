@@ -12,10 +12,11 @@ import pytest
 
 from swell.cli.hosting import NodeSpec
 from swell.cli.local import _find_or_create
-from swell.cli.localcluster import LocalCluster
-from swell.cli.node import load_settings
+from swell.cli.localcluster import LocalCluster, spread
+from swell.cli.node import load_settings, parse_voters
 from swell.cli.processes import Process, free_ports, is_running, start_ticks
 from swell.cli.target import certificates_in, parse_address, parse_addresses
+from swell.directory.messages import Voter
 from swell.errors import ConfigurationError, UnavailableError
 from swell.settings import Settings
 from swell.world import Address
@@ -58,11 +59,29 @@ def test_plan_spreads_nodes_over_sites_and_survives(tmp_path: Path) -> None:
     plan = LocalCluster.load(tmp_path).plan
     assert plan == made.plan
     assert [spec.name for spec in plan.nodes] == ["a1", "a2", "a3", "b1", "b2"]
-    assert [spec.voter for spec in plan.nodes] == [True, False, False, False, False]
-    assert {spec.directory for spec in plan.nodes} == {(("127.0.0.1", plan.nodes[0].port),)}
+    (voters,) = {spec.voters for spec in plan.nodes}
+    ports = {spec.name: spec.port for spec in plan.nodes}
+    assert voters == tuple(Voter(name, "127.0.0.1", ports[name]) for name in ("a1", "b1", "a2"))
     assert plan.nodes[0].settings == Settings.local(7)
     with pytest.raises(UnavailableError, match="does not run"):
         made.target()
+
+
+@pytest.mark.parametrize(
+    ("sites", "per_process", "places"),
+    [
+        ("a", 1, [0]),
+        ("aa", 1, [0]),
+        ("aaa", 1, [0, 1, 2]),
+        ("aabbcc", 1, [0, 2, 4]),
+        ("aaaaaaaa", 4, [0, 4, 1]),
+        ("aaabbb", 2, [0, 3, 4]),
+    ],
+)
+def test_voters_are_spread_over_sites_then_processes(
+    sites: str, per_process: int, places: list[int]
+) -> None:
+    assert spread(sites, per_process) == places
 
 
 def test_authority_of_a_plan_with_tls(tmp_path: Path) -> None:
@@ -133,3 +152,19 @@ def test_unknown_node_names_the_known_ones(tmp_path: Path) -> None:
     assert isinstance(cluster.spec("a2"), NodeSpec)
     with pytest.raises(ConfigurationError, match="a1, a2"):
         cluster.spec("b1")
+
+
+def test_voters_are_given_by_address_and_by_name_if_this_node_is_one() -> None:
+    assert parse_voters("10.0.0.1:7", "x") == (Voter("", "10.0.0.1", 7),)
+    three = "a=10.0.0.1:7, b=10.0.0.2:7,c=10.0.0.3:8"
+    assert parse_voters(three, "a") == (
+        Voter("a", "10.0.0.1", 7),
+        Voter("b", "10.0.0.2", 7),
+        Voter("c", "10.0.0.3", 8),
+    )
+    with pytest.raises(ConfigurationError, match="the name of every voter"):
+        parse_voters("a=10.0.0.1:7,10.0.0.2:7", "a")
+    with pytest.raises(ConfigurationError, match="twice"):
+        parse_voters("a=10.0.0.1:7,a=10.0.0.2:7", "x")
+    with pytest.raises(ConfigurationError, match="HOST:PORT"):
+        parse_voters("a=", "x")

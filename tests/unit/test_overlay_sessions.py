@@ -10,12 +10,16 @@ import pytest
 
 from swell.directory.messages import (
     CandidatesRequest,
+    GroupReply,
+    GroupRequest,
     JoinRefused,
     JoinRequest,
     LookupRequest,
     ReportReply,
+    VoterState,
     ZoneReport,
 )
+from swell.directory.raft.messages import Heartbeat
 from swell.ids import MessageId
 from swell.operations.messages import Request
 from swell.overlay.membership_messages import Gossip, MemberRumour, Nack, Ping, Rumours, State
@@ -75,8 +79,14 @@ ASKED = (
     CandidatesRequest(1, 1, 3),
     LookupRequest(1, "a1"),
     ZoneReport(1, ((1, 1),), 0),
+    GroupRequest(),
 )
-ANSWERS = (ReportReply(1, View(10**9), (), True), JoinRefused("bad-name", "never"))
+ANSWERS = (
+    ReportReply(1, View(10**9), (), True),
+    JoinRefused("bad-name", "never"),
+    GroupReply(0, "peer", 1, ()),
+)
+AMONG_VOTERS = (VoterState(False, ()), Heartbeat(10**6, 0, 0))
 REQUESTS = (Request(1, "status", b"{}", 1.0),)
 HANDSHAKE = (Hello("simulated", 1, STRANGER), Welcome(STRANGER, 0), Refused("x", "y"))
 
@@ -87,6 +97,7 @@ ALLOWED = {
     LinkKind.CLIENT: REQUESTS,
 }
 EVERYTHING: tuple[Any, ...] = WITHIN + BETWEEN + BOTH + ASKED + ANSWERS + REQUESTS + HANDSHAKE
+EVERYTHING += AMONG_VOTERS
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +116,7 @@ def own_zone(kind: LinkKind) -> int:
     return 1 if kind == LinkKind.CLIQUE else 77
 
 
-@pytest.mark.parametrize("kind", list(LinkKind), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", list(ALLOWED), ids=lambda kind: kind.name)
 def test_each_message_is_taken_on_its_kinds_of_session_only(
     cluster: Cluster, kind: LinkKind
 ) -> None:
@@ -122,7 +133,7 @@ def test_each_message_is_taken_on_its_kinds_of_session_only(
     assert wrong_types(cluster) - before == refused
 
 
-@pytest.mark.parametrize("kind", list(LinkKind), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", list(ALLOWED), ids=lambda kind: kind.name)
 def test_malformed_bodies_end_that_link_and_nothing_else(cluster: Cluster, kind: LinkKind) -> None:
     for value in ALLOWED[kind]:
         frame = value if isinstance(value, bytes) else codec.encode(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swell.directory.raft import errors
 from swell.directory.raft.errors import RaftError
-from swell.directory.raft.settings import RaftSettings
+from swell.settings import RaftSettings
 from tests.simulation.raft_group import Group, RaftNode
 
 QUIET = RaftSettings(tick_s=0.01, proposals_max=100, reads_max=4, command_bytes_max=1000)

@@ -21,8 +21,8 @@ from swell.directory.raft.outcomes import Outcomes
 from swell.directory.raft.progress import Phase, Progress
 from swell.directory.raft.quorum import Poll
 from swell.directory.raft.reads import Reads
-from swell.directory.raft.settings import RaftSettings
 from swell.directory.raft.state import Base, Replay, State, Stored, encode_record
+from swell.settings import RaftSettings
 from tests.unit.raft_toys import log_of
 
 NAMES = "abcdefghi"

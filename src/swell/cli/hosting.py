@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from swell.directory.messages import Voter
 from swell.errors import SwellError
 from swell.node import Node, NodeConfig
 from swell.runtime.identity import LOCAL_CLUSTER
@@ -24,7 +25,6 @@ from swell.runtime.process import run
 from swell.runtime.security import TlsMaterial
 from swell.runtime.world import STOPPED, RuntimeWorld
 from swell.settings import Settings
-from swell.world import Address
 
 JOIN_PATIENCE_S = 5.0
 """A node that has not joined after this time says so, and goes on trying."""
@@ -38,11 +38,10 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     host: str
     port: int
-    directory: tuple[tuple[str, int], ...] = ()
-    """Addresses of the voters; none: this node's own."""
+    voters: tuple[Voter, ...] = ()
+    """The directory's voters, with names if this node is one of them; none: this node alone."""
     rack: str = ""
     region: str = ""
-    voter: bool = False
     cluster: str = LOCAL_CLUSTER
     certificates: str = ""
     """Directory with the node's key and certificates; empty: plain TCP on loopback."""
@@ -80,7 +79,6 @@ class Hosting:
         world = RuntimeWorld(spec.name, Path(spec.data), tls, cluster=spec.cluster)
         worlds.append(world)
         address = world.listen(spec.host, spec.port)
-        voters = tuple(Address(*voter) for voter in spec.directory)
         node = Node(
             world,
             NodeConfig(
@@ -90,10 +88,9 @@ class Hosting:
                 rack=spec.rack,
                 region=spec.region,
                 address=address,
-                directory=voters or (address,),
+                voters=spec.voters or (Voter(spec.name, *address),),
                 epoch=world.epoch,
                 uid=world.uid,
-                voter=spec.voter or not voters,
                 settings=spec.settings,
             ),
         )
@@ -131,7 +128,7 @@ class Hosting:
 
 def _warn_unjoined(world: RuntimeWorld, node: Node) -> None:
     if node.overlay is None:
-        directory = ", ".join(map(str, node.config.directory))
+        directory = ", ".join(str(voter.address) for voter in node.config.voters)
         world.log.warning("not joined yet: no answer from the directory", directory=directory)
 
 

@@ -21,7 +21,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from swell.errors import ConfigurationError, SwellError
-from swell.lab.experiment import Lab, Report, experiments, run_experiment
+from swell.lab.experiment import NOT_MEASURED, Lab, Report, experiments, run_experiment
 
 FILE_COLUMNS = 120
 """Width of what goes to a file or a pipe."""
@@ -33,6 +33,9 @@ def lab(
     quick: Annotated[bool, typer.Option("--quick", help="Finish within 50 seconds.")] = False,
     json: Annotated[
         str, typer.Option("--json", metavar="FILE", help="Write the result; - is stdout.")
+    ] = "",
+    peers: Annotated[
+        str, typer.Option("--peers", metavar="NAMES", help="Compare with these, as `etcd`.")
     ] = "",
     plots: Annotated[
         Path, typer.Option("--plots", metavar="DIR", help="Where PNG files go.")
@@ -46,7 +49,7 @@ def lab(
         _print_names(out)
         return
     try:
-        raise typer.Exit(_run(name, quick, json, plots, out))
+        raise typer.Exit(_run(name, quick, json, peers, plots, out))
     except SwellError as error:
         print(f"swell lab: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -55,10 +58,10 @@ def lab(
         raise typer.Exit(130) from None
 
 
-def _run(name: str, quick: bool, json: str, plots: Path, out: Console) -> int:
+def _run(name: str, quick: bool, json: str, peers: str, plots: Path, out: Console) -> int:
     _check_writable(json, plots)
     quiet = json == "-" or not sys.stderr.isatty()
-    surroundings = Lab(quick, plots, quiet)
+    surroundings = Lab(quick, plots, quiet, [peer for peer in peers.split(",") if peer])
     begun = time.monotonic()
     report = run_experiment(name, surroundings)
     took_s = time.monotonic() - begun
@@ -90,6 +93,8 @@ def print_report(report: Report, out: Console) -> None:
         out.print(f"{escape(figure)}: [bold]{_text(number)}[/bold]", highlight=False)
     for bar in report.bars:
         mark = "[green]holds[/green]" if bar.holds else "[bold red]FAILS[/bold red]"
+        if bar.measured == NOT_MEASURED:
+            mark = "[yellow]open [/yellow]"
         out.print(
             f"{mark}  {escape(bar.what)}: {_text(bar.measured)} (bar {_text(bar.bar)})",
             highlight=False,

@@ -30,6 +30,7 @@ from swell.cli.processes import (
     start_ticks,
 )
 from swell.cli.target import Target
+from swell.directory.messages import Voter
 from swell.errors import ConfigurationError, SwellError, UnavailableError
 from swell.operations.zones import problems
 from swell.runtime.identity import write_durably
@@ -39,6 +40,7 @@ from swell.world import Address
 
 OPERATOR = "operator"
 """Name in the certificate that commands use in a local cluster with TLS."""
+VOTERS = 3
 SITES_MAX = 26
 NODES_MAX = 256
 STOP_S = 8.0
@@ -91,6 +93,8 @@ class LocalCluster:
             for k in range(nodes // sites + (site < nodes % sites))
         ]
         ports = free_ports(len(names))
+        chosen = spread([site for site, _, _ in names], per_process)
+        voters = tuple(Voter(names[k][1], LOOPBACK, ports[k]) for k in chosen)
         settings = Settings.local(connections)
         specs = tuple(
             NodeSpec(
@@ -100,8 +104,7 @@ class LocalCluster:
                 data=str(path / "nodes" / name),
                 host=LOOPBACK,
                 port=port,
-                directory=((LOOPBACK, ports[0]),),
-                voter=port == ports[0],
+                voters=voters,
                 cluster=cluster,
                 certificates=str(path / "certificates" / name) if tls else "",
                 settings=settings,
@@ -268,6 +271,25 @@ class LocalCluster:
             if not is_running(process) and log.exists():
                 lines = log.read_text(errors="replace").strip().splitlines() or ["no log"]
                 raise UnavailableError(f"{process.nodes[0]} has ended: {lines[-1]}")
+
+
+def spread(sites: Sequence[str], per_process: int) -> list[int]:
+    """Places of the directory's voters among the nodes: three if there are so many, in as many
+    sites, then processes, as there are."""
+    chosen: list[int] = []
+    for _ in range(VOTERS if len(sites) >= VOTERS else 1):
+        rest = (k for k in range(len(sites)) if k not in chosen)
+        chosen.append(
+            min(
+                rest,
+                key=lambda k: (
+                    sum(sites[k] == sites[other] for other in chosen),
+                    sum(k // per_process == other // per_process for other in chosen),
+                    k,
+                ),
+            )
+        )
+    return chosen
 
 
 def _check_shape(sites: int, nodes: int, per_process: int, connections: int) -> None:

@@ -9,7 +9,8 @@ import msgspec
 import typer
 
 from swell.cli.hosting import Hosting, NodeSpec
-from swell.cli.target import certificates_in, parse_address, parse_addresses
+from swell.cli.target import certificates_in, parse_address
+from swell.directory.messages import Voter
 from swell.errors import ConfigurationError
 from swell.ids import check_name
 from swell.runtime.identity import LOCAL_CLUSTER
@@ -33,10 +34,11 @@ def node(
     directory: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT,…", help="Voters of the directory. Without it: this node itself."
+            metavar="[NAME=]HOST:PORT,…",
+            help="Voters of the directory, one or three or five, the same for every node; a node "
+            "that is named among them serves it. Without it: this node alone.",
         ),
     ] = "",
-    voter: Annotated[bool, typer.Option("--voter", help="Serve the directory as well.")] = False,
     cluster: Annotated[
         str,
         typer.Option(
@@ -69,13 +71,30 @@ def node(
         data=str(data),
         host=host,
         port=port,
-        directory=tuple(parse_addresses(directory)) if directory else (),
-        voter=voter,
+        voters=parse_voters(directory, name) if directory else (),
         cluster=cluster,
         certificates=certificates_in(cluster),
         settings=load_settings(settings),
     )
     raise typer.Exit(Hosting([spec], json).run())
+
+
+def parse_voters(text: str, me: str) -> tuple[Voter, ...]:
+    """Voters by name and address; who only asks them needs no names."""
+    voters = []
+    for part in text.split(","):
+        name, equals, address = part.strip().rpartition("=")
+        voters.append(Voter(check_name(name, "voter") if equals else "", *parse_address(address)))
+    names = [voter.name for voter in voters]
+    if me in names and "" in names:
+        raise ConfigurationError(
+            f"{me} is a voter: --directory must give the name of every voter, as NAME=HOST:PORT"
+        )
+    if len({voter.address for voter in voters}) < len(voters) or any(
+        names.count(name) > 1 for name in names if name
+    ):
+        raise ConfigurationError("--directory names a voter twice")
+    return tuple(voters)
 
 
 def load_settings(text: str) -> Settings:

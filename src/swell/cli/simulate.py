@@ -19,7 +19,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from swell.errors import SwellError
-from swell.simulation.workloads.catalogue import BUGS, WORKLOADS, run
+from swell.simulation.workloads.catalogue import BUGS, STORE_BUGS, WORKLOADS, bugs_of, run
 from swell.simulation.workloads.result import Result
 
 JOBS = 2
@@ -32,7 +32,9 @@ def simulate(
     seeds: Annotated[int, typer.Option(help="How many seeds, if no single one is given.")] = 20,
     first: Annotated[int, typer.Option(help="The first of the seeds.")] = 0,
     nodes: Annotated[int, typer.Option(help="Size: nodes (mixed) or links per node; 0: own.")] = 0,
-    bug: Annotated[list[str] | None, typer.Option(help="Plant: " + ", ".join(BUGS))] = None,
+    bug: Annotated[
+        list[str] | None, typer.Option(help="Plant: " + ", ".join(BUGS + STORE_BUGS))
+    ] = None,
     bugs: Annotated[bool, typer.Option(help="After how many seeds is each bug caught?")] = False,
     jobs: Annotated[int, typer.Option(help="Processes to run seeds in.")] = JOBS,
     json_file: Annotated[str, typer.Option("--json", help="Write results here; - is stdout.")] = "",
@@ -41,12 +43,15 @@ def simulate(
     if workload not in WORKLOADS:
         raise SwellError(f"no workload {workload!r}: choose one of {', '.join(WORKLOADS)}")
     planted = frozenset(bug or ())
-    unknown = sorted(planted - set(BUGS))
+    known = bugs_of(workload)
+    unknown = sorted(planted - set(known))
     if unknown:
-        raise SwellError(f"no planted bug {unknown[0]!r}: choose from {', '.join(BUGS)}")
+        raise SwellError(
+            f"no planted bug {unknown[0]!r} for {workload}: choose from {', '.join(known)}"
+        )
     console = Console(stderr=json_file == "-")
     if bugs:
-        found = {name: _seeds_to_catch(workload, name, nodes, jobs, console) for name in BUGS}
+        found = {name: _seeds_to_catch(workload, name, nodes, jobs, console) for name in known}
         _write(json_file, {"workload": workload, "seeds_to_catch": found})
         raise typer.Exit(0 if all(found.values()) else 1)
     chosen = [seed] if seed >= 0 else list(range(first, first + seeds))

@@ -45,6 +45,17 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
+def voters_table(result: Mapping[str, Any]) -> Table:
+    title = f"Directory in term {result['term']}"
+    table = _table(title, "name", "role", "log>>", "reachable", "address")
+    for member in sorted(result["members"], key=lambda member: by_name(member["name"])):
+        role = "[bold]leader[/bold]" if member["leads"] else member["role"]
+        reachable = "[green]yes[/green]" if member["reachable"] else "[red]no[/red]"
+        name, address = escape(member["name"]), escape(member["address"])
+        table.add_row(name, role, str(member["log"]), reachable, address)
+    return table
+
+
 def members_table(result: Mapping[str, Any]) -> Table:
     title = f"Members of zone {result['zone']} as {result['from']} sees them"
     table = _table(

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from swell.client.addresses import parse_address as parse_address
+from swell.client.addresses import parse_addresses as parse_addresses
 from swell.client.facade import request
 from swell.errors import ConfigurationError
 from swell.runtime.identity import LOCAL_CLUSTER
@@ -76,15 +78,3 @@ def certificates_in(cluster: str) -> str:
             "make it with `swell cluster issue`"
         )
     return ""
-
-
-def parse_address(text: str, port_min: int = 1) -> Address:
-    """HOST:PORT; the host of an IPv6 address may stand in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not port_min <= int(port) <= 65535:
-        raise ConfigurationError(f"{text!r} is not an address: write HOST:PORT")
-    return Address(host.strip("[]"), int(port))
-
-
-def parse_addresses(text: str) -> list[Address]:
-    return [parse_address(part.strip()) for part in text.split(",")]

@@ -1,1 +1,2 @@
-"""Using a cluster: `session` is protocol code for both worlds, `facade` is for programs."""
+"""Using a cluster: `session*` and `store_session` are protocol code for both worlds; `connection`,
+`blocking`, `dht` and `facade` are for programs."""

@@ -111,7 +111,7 @@ class Requester:
         self._failures += 1
         if not self._open:
             return
-        error = _final(session, reason)
+        error = final_error(session, reason)
         if error is None and self._failures >= len(self._addresses):
             if session.refusal is not None:
                 reason = session.refusal.sentence
@@ -147,7 +147,7 @@ class Requester:
         self._sessions.close_all("stopped")
 
 
-def _final(session: Session, reason: str) -> SwellError | None:
+def final_error(session: Session, reason: str) -> SwellError | None:
     """An error that no other node of the cluster would spare us."""
     refusal = session.refusal
     if refusal is not None and refusal.code in FINAL_REFUSALS:

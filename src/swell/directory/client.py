@@ -1,7 +1,8 @@
-"""A node's side of the directory: one link on demand, closed when idle.
+"""A node's questions to the directory, and its reports.
 
-Everything but joining gives up after a deadline with an empty answer: the overlay goes on with
-what it has cached while the directory is away. Joining tries for ever, with growing pauses.
+What was asked and not answered when a link ends is asked again on the next one. Everything but
+joining gives up after a deadline with an empty answer: the overlay goes on with what it has
+cached while the directory is away. Joining tries for ever.
 """
 
 from __future__ import annotations
@@ -10,63 +11,78 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from swell.directory.leaderlink import LeaderLink
 from swell.directory.messages import (
     CandidatesReply,
     CandidatesRequest,
+    GroupReply,
+    GroupRequest,
     JoinRefused,
     JoinReply,
     JoinRequest,
     LookupReply,
     LookupRequest,
     ReportReply,
+    Voter,
     ZoneReport,
 )
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
-from swell.wire.codec import Message
-from swell.world import WRONG_AUTHORITY, Address, Timer, World
+from swell.world import WRONG_AUTHORITY, Timer, World
 
-IDLE_S = 10.0
-RETRY_S = 0.5
-RETRY_S_MAX = 5.0
 JOIN_ANSWER_S = 10.0
-QUEUE_MAX = 256
+OPEN_MAX = 256
+"""Questions, and reports, that wait for an answer."""
+
+
+class _Question:
+    __slots__ = ("again", "done", "empty", "request", "sent", "timer")
+
+    def __init__(
+        self, request: Any, done: Callable[[Any], None], empty: Any, again: bool, timer: Timer
+    ) -> None:
+        self.request = request
+        self.done = done
+        self.empty = empty
+        self.again = again
+        self.timer = timer
+        self.sent = False
 
 
 class DirectoryClient:
-    """Talks to whichever of the directory's addresses answers."""
+    """Talks to whichever voter leads."""
 
     def __init__(
         self,
         world: World,
         sessions: Sessions,
-        addresses: Sequence[Address],
+        voters: Sequence[Voter],
         timeout_s: float,
         counters: Counter[str],
     ) -> None:
         self._world = world
         self._sessions = sessions
-        self._addresses = list(addresses)
         self._timeout_s = timeout_s
         self._counters = counters
-        self._session: Session | None = None
-        self._queue: list[Message] = []
-        self._open: dict[int, tuple[Callable[[Any], None], Any, Timer]] = {}
+        self._open: dict[int, _Question] = {}
         self._number = 0
         self._joining: JoinRequest | None = None
         self._on_joined: Callable[[JoinReply], None] = lambda reply: None
         self._on_refused: Callable[[JoinRefused], None] = lambda refusal: None
-        self._reports: dict[int, Callable[[ReportReply], None]] = {}
-        self._retry_s = RETRY_S
-        self._retry: Timer | None = None
-        self._idle: Timer | None = None
+        self._reports: dict[int, tuple[ZoneReport, Callable[[ReportReply], None], float]] = {}
+        self._stays: list[tuple[Callable[[Session], None], Callable[[], None]]] = []
+        self._join_timer: Timer | None = None
+        self._link = LeaderLink(world, sessions, voters, self, counters)
         kinds = (LinkKind.DIRECTORY,)
-        sessions.handle(JoinReply, self.on_join_reply, kinds)
-        sessions.handle(JoinRefused, self.on_join_refused, kinds)
-        sessions.handle(CandidatesReply, self.on_candidates, kinds)
-        sessions.handle(LookupReply, self.on_lookup, kinds)
-        sessions.handle(ReportReply, self.on_report, kinds)
+        sessions.handle(JoinReply, self._on_join_reply, kinds)
+        sessions.handle(JoinRefused, self._on_join_refused, kinds)
+        sessions.handle(ReportReply, self._on_report, kinds)
+        sessions.handle(GroupReply, self._on_group, kinds)
+        self.answered_by(CandidatesReply)
+        self.answered_by(LookupReply)
+
+    # -- for its users -------------------------------------------------------------------------
 
     def join(
         self,
@@ -80,38 +96,49 @@ class DirectoryClient:
         self._on_refused = refused
         self._ask_to_join()
 
-    def _ask_to_join(self) -> None:
-        self._retry = None
-        if self._joining is not None:
-            self._send(self._joining)
-            self._retry_later(JOIN_ANSWER_S)
-
     def candidates(self, zone: int, count: int, done: Callable[[Sequence[Contact]], None]) -> None:
         """Random members of a zone; none if the directory is away."""
-        self._number += 1
-        self._ask(CandidatesRequest(self._number, zone, count), done, ())
+        request = CandidatesRequest(self.number(), zone, count)
+        self.ask(request, lambda reply: done(reply.contacts if reply else ()), None)
 
     def lookup(self, name: str, done: Callable[[Contact | None], None]) -> None:
         """Where a node is, by its name."""
-        self._number += 1
-        self._ask(LookupRequest(self._number, name), done, None)
+        request = LookupRequest(self.number(), name)
+        self.ask(request, lambda reply: done(reply.contact if reply else None), None)
 
     def report(self, report: ZoneReport, done: Callable[[ReportReply], None]) -> None:
         """Tell who is alive; no answer if the directory is away. What others send on links to
         this node, if it is a voter itself, is never taken for an answer."""
-        if report.zone in self._reports or len(self._reports) < QUEUE_MAX:
-            self._reports[report.zone] = done
+        if report.zone in self._reports or len(self._reports) < OPEN_MAX:
+            self._reports[report.zone] = (report, done, self._world.now())
             self._send(report)
         else:
             self._counters["directory-queue-full"] += 1
 
-    def stop(self) -> None:
-        waiting = [timer for _, _, timer in self._open.values()]
-        for timer in (*waiting, self._retry, self._idle):
-            if timer is not None:
-                timer.cancel()
+    def number(self) -> int:
+        """A number for a question."""
+        self._number += 1
+        return self._number
 
-    def _ask(self, request: Any, done: Callable[[Any], None], empty: Any) -> None:
+    def answered_by(self, cls: type) -> None:
+        """Messages of this class are answers; their `number` tells to which question."""
+        self._sessions.handle(cls, self._on_answer, (LinkKind.DIRECTORY,))
+
+    def ask(
+        self,
+        request: Any,
+        done: Callable[[Any], None],
+        empty: Any,
+        *,
+        again: bool = True,
+        timeout_s: float = 0.0,
+    ) -> None:
+        """Ask the leader; `done` gets the answer with the same `number`, or `empty` after a time.
+        A link that ends meanwhile: asked on the next one, or without `again` given up at once."""
+        if len(self._open) >= OPEN_MAX:
+            self._counters["directory-queue-full"] += 1
+            self._world.call_later(0.0, lambda: done(empty))
+            return
         number = request.number
 
         def expire() -> None:
@@ -119,96 +146,126 @@ class DirectoryClient:
             self._counters["directory-timeout"] += 1
             done(empty)
 
-        self._open[number] = (done, empty, self._world.call_later(self._timeout_s, expire))
-        self._send(request)
+        timer = self._world.call_later(timeout_s or self._timeout_s, expire)
+        question = _Question(request, done, empty, again, timer)
+        self._open[number] = question
+        question.sent = self._send(request)
 
-    def _answer(self, number: int, result: Any) -> None:
-        waiting = self._open.pop(number, None)
-        if waiting is not None:
-            waiting[2].cancel()
-            waiting[0](result)
+    def stay(self, on_up: Callable[[Session], None], on_down: Callable[[], None]) -> None:
+        """Hold a link to the leader from now on; hear whenever there is a new one, and when it
+        ends."""
+        self._stays.append((on_up, on_down))
+        session = self._link.use()
 
-    def on_candidates(self, session: Session, reply: CandidatesReply) -> None:
-        if session is self._session:
-            self._answer(reply.number, reply.contacts)
+        def tell() -> None:
+            if session is not None and session is self._link.session:
+                on_up(session)
 
-    def on_lookup(self, session: Session, reply: LookupReply) -> None:
-        if session is self._session:
-            self._answer(reply.number, reply.contact)
+        if session is not None:
+            self._world.call_later(0.0, tell)
 
-    def on_report(self, session: Session, reply: ReportReply) -> None:
-        if session is self._session:
-            done = self._reports.pop(reply.zone, None)
-            if done is not None:
-                done(reply)
+    def group(self, done: Callable[[GroupReply | None], None], timeout_s: float) -> None:
+        """Who the voters are, and how they stand."""
+        self.ask(GroupRequest(self.number()), done, None, timeout_s=timeout_s)
 
-    def on_join_reply(self, session: Session, reply: JoinReply) -> None:
-        if self._joining is not None and session is self._session:
+    def change_voters(
+        self, add: bool, voter: Voter, done: Callable[[GroupReply | None], None], timeout_s: float
+    ) -> None:
+        """Add a voter or remove one; None: the outcome is not known."""
+        request = GroupRequest(self.number(), "add" if add else "remove", voter)
+        self.ask(request, done, None, again=False, timeout_s=timeout_s)
+
+    def stop(self) -> None:
+        self._link.stop()
+        for timer in (*(q.timer for q in self._open.values()), self._join_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _ask_to_join(self) -> None:
+        if self._joining is not None:
+            if self._join_timer is not None:
+                self._join_timer.cancel()
+            self._join_timer = self._world.call_later(JOIN_ANSWER_S, self._ask_to_join)
+            self._send(self._joining)
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _on_answer(self, session: Session, reply: Any) -> None:
+        if self._link.heard(session):
+            question = self._open.pop(reply.number, None)
+            if question is not None:
+                question.timer.cancel()
+                question.done(reply)
+
+    def _on_report(self, session: Session, reply: ReportReply) -> None:
+        if self._link.heard(session):
+            waiting = self._reports.pop(reply.zone, None)
+            if waiting is not None:
+                waiting[1](reply)
+
+    def _on_group(self, session: Session, reply: GroupReply) -> None:
+        if session is self._link.session:
+            self._link.learn(reply)
+        self._on_answer(session, reply)
+
+    def _on_join_reply(self, session: Session, reply: JoinReply) -> None:
+        if self._link.heard(session) and self._joining is not None:
             self._joining = None
             self._on_joined(reply)
 
-    def on_join_refused(self, session: Session, refusal: JoinRefused) -> None:
-        if self._joining is not None and session is self._session:
+    def _on_join_refused(self, session: Session, refusal: JoinRefused) -> None:
+        if self._link.heard(session) and self._joining is not None:
             self._joining = None
             self._on_refused(refusal)
 
-    # The link.
+    # -- the link ------------------------------------------------------------------------------
 
-    def _send(self, request: Message) -> None:
-        if self._session is not None and self._session.open:
-            self._session.send(request)
-        elif len(self._queue) < QUEUE_MAX:
-            self._queue.append(request)
-            if self._session is None:
-                self._connect()
-        else:
-            self._counters["directory-queue-full"] += 1
-        self._watch_idle()
+    def waits(self) -> bool:
+        waiting = self._open or self._reports or self._stays
+        return bool(waiting) or self._joining is not None
 
-    def _connect(self) -> None:
-        self._session = self._sessions.open(self._addresses[0], "", LinkKind.DIRECTORY, self)
+    def _send(self, request: Any) -> bool:
+        """Send at once if there is a link; else it is sent when there is one."""
+        session = self._link.use()
+        return session is not None and session.send(request)
 
-    def on_open(self, session: Session) -> None:
-        self._retry_s = RETRY_S
-        queue, self._queue = self._queue, []
-        for request in queue:
-            session.send(request)
+    def on_up(self, session: Session) -> None:
+        if self._joining is not None:
+            session.send(self._joining)
+        for question in self._open.values():
+            question.sent = session.send(question.request)
+        self._drop_old_reports()
+        for report, _, _ in self._reports.values():
+            session.send(report)
+        for on_up, _ in list(self._stays):
+            on_up(session)
 
-    def on_closed(self, session: Session, reason: str) -> None:
-        if session is not self._session:
-            return
-        self._session = None
-        self._queue.clear()
-        self._reports.clear()
-        self._addresses.append(self._addresses.pop(0))
-        self._counters["directory-lost"] += 1
+    def on_down(self, session: Session, reason: str) -> None:
+        if session.contact is not None:
+            self._drop_unanswered()
+        self._drop_old_reports()
         refusal = _final_refusal(session, reason)
         if self._joining is not None and refusal is not None:
             self._joining = None
             self._on_refused(refusal)
-        elif self._joining is not None:
-            self._retry_later(self._retry_s * (0.5 + self._world.rng.random()))
-            self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
 
-    def _retry_later(self, delay_s: float) -> None:
-        if self._retry is not None:
-            self._retry.cancel()
-        self._retry = self._world.call_later(delay_s, self._ask_to_join)
+    def _drop_unanswered(self) -> None:
+        """A link that was open has ended: reports are overtaken by the next ones, and who wants
+        no second try hears so."""
+        self._reports.clear()
+        lost = [q for q in self._open.values() if q.sent and not q.again]
+        for question in lost:
+            del self._open[question.request.number]
+            question.timer.cancel()
+        for question in lost:
+            question.done(question.empty)
+        for _, on_down in list(self._stays):
+            on_down()
 
-    def _watch_idle(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = self._world.call_later(IDLE_S, self._expire_idle)
-
-    def _expire_idle(self) -> None:
-        self._idle = None
-        if self._session is None:
-            return
-        if self._open or self._joining is not None:
-            self._watch_idle()
-            return
-        self._session.close(drain=True, reason="idle")
-        self._session = None
+    def _drop_old_reports(self) -> None:
+        """What was true some time ago is not said any more."""
+        oldest = self._world.now() - self._timeout_s
+        self._reports = {zone: item for zone, item in self._reports.items() if item[2] >= oldest}
 
 
 def _final_refusal(session: Session, reason: str) -> JoinRefused | None:

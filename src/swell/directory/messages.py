@@ -1,8 +1,8 @@
-"""Messages between nodes and the directory."""
+"""Messages between nodes and the directory, and between its voters apart from Raft's own."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -10,14 +10,20 @@ from swell.overlay.contact import Contact, Number, Port, Text
 from swell.overlay.membership_messages import Count
 from swell.overlay.view import View
 from swell.wire.codec import Message, message
+from swell.world import Address
 
 CANDIDATES_MAX = 64
+VOTERS_TOLD_MAX = 16
+
+Life = Annotated[bytes, Meta(max_length=8)]
+"""Random number of one run of a process."""
 
 
 @message(48)
 class JoinRequest(Message, frozen=True):
     """Give me an id and a zone. `uid` names my data directory: it tells a restart of the same
-    node from another machine with the same name."""
+    node from another machine with the same name. `life` names this run of the process: it tells
+    a request that is asked again from a second process on a copy of the data directory."""
 
     name: Text
     uid: Text
@@ -29,6 +35,7 @@ class JoinRequest(Message, frozen=True):
     epoch: Number
     leaving: Number = 0
     """The zone this node is asked to leave, if it moves; else 0."""
+    life: Life = b""
 
 
 class Bootstrap(Message, frozen=True):
@@ -101,3 +108,56 @@ class ReportReply(Message, frozen=True):
     view: View | None
     strangers: tuple[Contact, ...]
     retire: bool
+
+
+class Voter(Message, frozen=True):
+    """A voter of the directory and where it is. Nodes that only ask need no names."""
+
+    name: Text
+    host: Text
+    port: Port
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
+
+
+Voters = Annotated[tuple[Voter, ...], Meta(max_length=VOTERS_TOLD_MAX)]
+
+
+@message(57)
+class VoterState(Message, frozen=True):
+    """Voter → voter, on a new link and every second: I am here, these are the members of the
+    group as I know them; `empty`: my log is empty and I never lost one."""
+
+    empty: bool
+    voters: Voters
+
+
+class GroupMember(Message, frozen=True):
+    """A voter or learner as the leader sees it; `log`: up to where its log equals the leader's."""
+
+    voter: Voter
+    role: Literal["voter", "learner"]
+    log: Count
+    reachable: bool
+
+
+@message(58)
+class GroupRequest(Message, frozen=True):
+    """Node → leader: who are the voters? Number 0: are you still there? Or a change of one."""
+
+    number: Count = 0
+    change: Literal["", "add", "remove"] = ""
+    voter: Voter | None = None
+
+
+@message(59)
+class GroupReply(Message, frozen=True):
+    """Leader → node. `error`: the sentence why a change was not made."""
+
+    number: Count
+    leader: Text
+    term: Count
+    members: Annotated[tuple[GroupMember, ...], Meta(max_length=VOTERS_TOLD_MAX)]
+    error: str = ""

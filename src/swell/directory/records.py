@@ -1,7 +1,10 @@
 """The directory's log records and the state they add up to.
 
-The log holds outcomes, not requests: applying a record never fails and never decides, so every
-copy of the log gives the same state. Ids are given out once and never again.
+The log holds outcomes, not requests, with one exception: a record may compare before it sets. To
+apply one never fails, and whether it took effect depends on the state alone, so every copy of the
+log gives the same state. Ids are given out once and never again.
+
+Tags of records: 1 to 5 nodes and zones, 6 to 15 the registry, 21 voters.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from swell.directory.registry import Registry, RegistrySet, RegistryState
 from swell.overlay.contact import Contact
 from swell.overlay.view import View, ZoneInfo
+from swell.world import Address
 
 
 class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -22,6 +27,7 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True, tag=1):
     uid: str
     region: str
     pool: str
+    life: bytes = b""
 
 
 class Down(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -45,7 +51,15 @@ class Numbers(msgspec.Struct, frozen=True, array_like=True, tag=5):
     epoch: int
 
 
-Record = Admitted | Down | Up | Forgotten | Numbers
+class VoterAt(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """Where a voter is that was added by command; no host: it was removed."""
+
+    name: str
+    host: str
+    port: int
+
+
+Record = Admitted | Down | Up | Forgotten | Numbers | RegistrySet | RegistryState | VoterAt
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Record).decode
@@ -55,12 +69,13 @@ decode_all = msgspec.msgpack.Decoder(list[Record]).decode
 class Entry:
     """One node as the directory knows it."""
 
-    __slots__ = ("contact", "down_since_us", "region", "uid")
+    __slots__ = ("contact", "down_since_us", "life", "region", "uid")
 
-    def __init__(self, contact: Contact, uid: str, region: str) -> None:
+    def __init__(self, contact: Contact, uid: str, region: str, life: bytes = b"") -> None:
         self.contact = contact
         self.uid = uid
         self.region = region
+        self.life = life
         self.down_since_us = 0
 
     @property
@@ -89,15 +104,41 @@ class State:
     """Everything the directory knows."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Know nothing, to be filled from a snapshot."""
         self.nodes: dict[int, Entry] = {}
         self.names: dict[str, int] = {}
         self.zones: dict[int, Zone] = {}
         self.next_node = 1
         self.next_zone = 1
         self.epoch = 0
+        self.voters: dict[str, Address] = {}
+        """Addresses of voters that were added by command."""
+        self.registry = Registry()
         self._view: View | None = None
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: Record) -> bool:
+        """Did it take effect? All do: the changes of a `RegistrySet` have outcomes of their own."""
+        match record:
+            case RegistrySet():
+                self.registry.apply(record)
+            case RegistryState():
+                self.registry.restore(record)
+            case VoterAt():
+                self._set_voter(record)
+            case _:
+                self._apply_to_nodes(record)
+        return True
+
+    def _set_voter(self, record: VoterAt) -> None:
+        if record.host:
+            self.voters[record.name] = Address(record.host, record.port)
+        else:
+            self.voters.pop(record.name, None)
+
+    def _apply_to_nodes(self, record: Admitted | Down | Up | Forgotten | Numbers) -> None:
         self._view = None
         if not isinstance(record, Numbers):
             self.epoch += 1
@@ -123,7 +164,7 @@ class State:
         known = self.nodes.get(contact.id)
         if known is not None and known.contact.zone != contact.zone:
             self._leave_zone(known.contact)
-        entry = Entry(contact, record.uid, record.region)
+        entry = Entry(contact, record.uid, record.region, record.life)
         self.nodes[contact.id] = entry
         self.names[contact.name] = contact.id
         zone = self.zones.get(contact.zone)
@@ -158,11 +199,25 @@ class State:
             self._view = View(self.epoch, zones)
         return self._view
 
+    def entry(self, name: str) -> Entry | None:
+        """The node of that name, if there is one."""
+        node = self.names.get(name)
+        return None if node is None else self.nodes[node]
+
+    def pool(self, pool: str, without: Iterable[int] = ()) -> dict[int, int]:
+        """Zone → number of living members, of one pool."""
+        zones = (zone for zone in self.zones.values() if zone.pool == pool)
+        return {zone.id: len(zone.up()) for zone in zones if zone.id not in without}
+
     def snapshot(self) -> Iterable[Record]:
         """Records that rebuild this state, never more than were applied: a compacted log."""
         for entry in self.nodes.values():
             contact = entry.contact
-            yield Admitted(contact, entry.uid, entry.region, self.zones[contact.zone].pool)
+            pool = self.zones[contact.zone].pool
+            yield Admitted(contact, entry.uid, entry.region, pool, entry.life)
             if not entry.up:
                 yield Down((contact.id,), entry.down_since_us)
+        for name, address in self.voters.items():
+            yield VoterAt(name, address.host, address.port)
+        yield from self.registry.snapshot()
         yield Numbers(self.next_node, self.next_zone, self.epoch)

@@ -410,17 +410,23 @@ class Journal:
 
         run(steps, ran)
 
-    def _fail(self, error: DiskError) -> None:
+    def fail(self, file: str, error: DiskError) -> None:
+        """A file that the owner keeps beside the journal cannot be written: as fatal as an error
+        of the journal's own files, and remembered in the same way."""
+        if not self._failed:
+            self._fail(error, file)
+
+    def _fail(self, error: DiskError, what: str = "") -> None:
         """Nothing is acknowledged from here on. The mark has to be seen only as long as the page
         cache lives, so it counts when it is visible, durable or not."""
         self._failed = True
         files = self._files
-        self._world.call_later(MARK_S_MAX, lambda: self._halt("written", error))
+        self._world.call_later(MARK_S_MAX, lambda: self._halt("written", error, what))
         steps = [files.rename(files.clean, files.unclean)] if files.has(files.clean) else []
-        run(steps, lambda _: self._halt("written", error))
+        run(steps, lambda _: self._halt("written", error, what))
 
-    def _halt(self, what: str, error: DiskError) -> None:
+    def _halt(self, done: str, error: DiskError, what: str = "") -> None:
         self._world.halt(
-            f"the journal {self._name} cannot be {what} ({error}): "
+            f"{what or f'the journal {self._name}'} cannot be {done} ({error}): "
             "see to the disk, then start the node again"
         )

@@ -24,6 +24,7 @@ import numpy as np
 import uvloop
 from numpy.typing import NDArray
 
+from swell.directory.messages import Voter
 from swell.node import Node, NodeConfig
 from swell.overlay.matchers import BROADCAST
 from swell.overlay.multicast import CONTROL_PORT_MAX
@@ -32,7 +33,6 @@ from swell.runtime.logs import configure_logging
 from swell.runtime.sockets import raise_descriptor_limit
 from swell.runtime.world import RuntimeWorld
 from swell.settings import Settings
-from swell.world import Address
 
 PORT = CONTROL_PORT_MAX + 1
 HOST = "127.0.0.1"
@@ -52,11 +52,11 @@ def open_counts(path: Path, nodes: int, create: bool = False) -> Counts:
 
 
 class Begin(NamedTuple):
-    """Start these nodes; a voter's address of None means that the first node is the voter."""
+    """Start these nodes; a voter of None means that the first node is the voter."""
 
     numbers: tuple[int, ...]
     settings: Settings
-    voter: Address | None
+    voter: Voter | None
 
 
 class Look(NamedTuple):
@@ -215,23 +215,21 @@ class Worker:
             case Tell():
                 return self._tally()
 
-    def _begin(self, request: Begin) -> Address:
+    def _begin(self, request: Begin) -> Voter:
         voter = request.voter
         for number in request.numbers:
             name = f"n{number}"
             world = RuntimeWorld(name, self._directory / name, cluster="broadcast")
             address = world.listen(HOST, 0)
-            is_voter = voter is None
-            voter = voter or address
+            voter = voter or Voter(name, *address)
             config = NodeConfig(
                 name=name,
                 cluster=world.cluster,
                 site="site",
                 address=address,
-                directory=(voter,),
+                voters=(voter,),
                 epoch=world.epoch,
                 uid=world.uid,
-                voter=is_voter,
                 settings=request.settings,
             )
             node = Node(world, config)

@@ -1,6 +1,7 @@
 """What every experiment gets and gives back, and how experiments are found.
 
-`Lab` is what `run` may use: whether to be quick, progress bars, where plots go. `Report` is the
+`Lab` is what `run` may use: whether to be quick, which peers to compare with (an experiment with
+peers names them in `PEERS`), progress bars, where plots go. `Report` is the
 result; as JSON it has exactly the form
 
     {"name", "settings", "machine", "rows": [...], "headline": {figure: number},
@@ -28,9 +29,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import swell.lab
-from swell.errors import SwellError
+from swell.errors import ConfigurationError, SwellError
 
 Number = int | float
+NOT_MEASURED = "not measured"
 
 
 class UnknownExperimentError(SwellError):
@@ -56,6 +58,11 @@ class Bar:
     @classmethod
     def at_most(cls, what: str, bar: Number, measured: Number) -> Bar:
         return cls(what, bar, measured, bool(measured <= bar))
+
+    @classmethod
+    def not_measured(cls, what: str, bar: Number) -> Bar:
+        """What it is measured against was absent: nothing is shown, so it does not hold."""
+        return cls(what, bar, NOT_MEASURED, False)
 
 
 @dataclass(frozen=True)
@@ -103,8 +110,16 @@ class Report:
 class Lab:
     """The surroundings of one run."""
 
-    def __init__(self, quick: bool = False, plots: Path | None = None, quiet: bool = True) -> None:
+    def __init__(
+        self,
+        quick: bool = False,
+        plots: Path | None = None,
+        quiet: bool = True,
+        peers: Sequence[str] = (),
+    ) -> None:
         self.quick = quick
+        self.peers = tuple(peers)
+        """Other systems to measure beside ours."""
         self.plotted: list[Path] = []
         """Every path that `plot` gave out."""
         self._plots = plots if plots is not None else Path("out") / "lab"
@@ -163,9 +178,17 @@ def run_experiment(name: str, lab: Lab) -> Report:
     if name not in known:
         raise UnknownExperimentError(name, list(known))
     module = import_module(f"swell.lab.{name.replace('-', '_')}")
+    _check_peers(name, lab.peers, getattr(module, "PEERS", ()))
     report: Report = module.run(lab)
     settings = {"quick": lab.quick, **report.settings}
     return replace(report, name=name, settings=settings, machine=machine())
+
+
+def _check_peers(name: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    for peer in asked:
+        if peer not in known:
+            offer = f"known are: {', '.join(known)}" if known else "it compares with none"
+            raise ConfigurationError(f"{name} has no peer {peer!r}; {offer}")
 
 
 def machine() -> dict[str, Any]:

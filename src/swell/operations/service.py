@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from swell.errors import SwellError, UnavailableError, WireError
+from swell.operations import group
 from swell.operations.call import Call, Done, Host, InvalidArgumentError, Result
 from swell.operations.messages import (
     DEADLINE_S_MAX,
@@ -49,6 +50,8 @@ class Operations:
             "overlay": self._overlay,
             "ping": lambda call: Ping(call).start(),
             "broadcast": lambda call: Broadcast(call, self._traces).start(),
+            "directory": group.show,
+            "voters": group.change,
         }
         host.sessions.accept(LinkKind.CLIENT, self)
         host.sessions.handle(Request, self.on_request, (LinkKind.CLIENT,))

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from swell.overlay.contact import Contact
+from swell.overlay.contact import Contact, Port, Text
 from swell.overlay.coordinates import Coordinate
 from swell.overlay.membership_messages import Count
 from swell.wire.codec import Message, message
@@ -30,6 +30,8 @@ class LinkKind(IntEnum):
     CANDIDATE = 2
     DIRECTORY = 3
     CLIENT = 4
+    VOTER = 5
+    STORE = 6
 
 
 @message(1)
@@ -51,10 +53,14 @@ class Welcome(Message, frozen=True):
 
 @message(3)
 class Refused(Message, frozen=True):
-    """The accepting side does not agree; the link closes. `code` is for programs."""
+    """The accepting side does not agree; the link closes. `code` is for programs; `name` and its
+    address say who would agree instead, if that is known."""
 
     code: str
     sentence: str
+    name: Text = ""
+    host: Text = ""
+    port: Port = 0
 
 
 @message(34)

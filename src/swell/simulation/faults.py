@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from swell.simulation.simulation import Simulation
 
 
+STORE = "STORE"
+"""The purpose of links between stores."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something that goes wrong with `victims`: the names of processes or sites."""
@@ -274,6 +278,53 @@ class DiskSlow(DiskFault):
         process.disk.delay_s = self.delay_s
 
 
+@dataclass(frozen=True, slots=True)
+class CrashMany(Fault):
+    """Kill -9 or a loss of power of many at one instant; all are started again at the end."""
+
+    kind: ClassVar[str] = "crash-many"
+    duration_s: ClassVar[tuple[float, float]] = (0.5, 10.0)
+    power: bool = False
+
+    def begin(self, simulation: Simulation) -> bool:
+        alive = [p for name in self.victims if (p := simulation.processes[name]).alive]
+        for process in alive:
+            process.crash(self.power)
+        return len(alive) > 1
+
+    def end(self, simulation: Simulation) -> None:
+        for name in self.victims:
+            simulation.processes[name].start()
+
+
+@dataclass(frozen=True, slots=True)
+class CrashAll(CrashMany):
+    kind: ClassVar[str] = "crash-all"
+    duration_s: ClassVar[tuple[float, float]] = (0.5, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationCut(PathFault):
+    """Nothing passes between stores, while gossip and the directory's links live."""
+
+    kind: ClassVar[str] = "replication-cut"
+    one_way: bool = False
+
+    def rule(self) -> Rule:
+        left, right = frozenset(self.victims), frozenset(self.others)
+        return Rule(left, right, both_ways=not self.one_way, cut=True, purpose=STORE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationClog(PathFault):
+    kind: ClassVar[str] = "replication-clog"
+    clog_s: float = 0.5
+
+    def rule(self) -> Rule:
+        left, right = frozenset(self.victims), frozenset(self.others)
+        return Rule(left, right, clog_s=self.clog_s, purpose=STORE)
+
+
 KINDS: dict[str, type[Fault]] = {
     fault.kind: fault
     for fault in (
@@ -281,3 +332,9 @@ KINDS: dict[str, type[Fault]] = {
         OneWayPartition, Clog, LatencySpike, DiskTorn, DiskFlip, DiskEio, DiskFull, DiskSlow,
     )
 }  # fmt: skip
+"""What can happen to any process."""
+
+CLUSTER_KINDS: dict[str, type[Fault]] = KINDS | {
+    fault.kind: fault for fault in (CrashMany, CrashAll, ReplicationCut, ReplicationClog)
+}
+"""... and to a cluster that replicates what it keeps."""

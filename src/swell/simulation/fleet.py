@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from swell.directory.messages import Voter
 from swell.node import Node, NodeConfig
 from swell.overlay.overlay import Overlay
+from swell.overlay.sessions import Session
 from swell.settings import Settings
+from swell.simulation.link import SimLink
 from swell.simulation.process import Process
 from swell.simulation.simulation import Simulation
 from swell.world import Address, World
@@ -14,28 +17,56 @@ from swell.world import Address, World
 CLUSTER = "simulated"
 
 
+def purpose(link: SimLink) -> str:
+    """What a link between nodes is for: the kind of its session."""
+    return link.session.kind.name if isinstance(link.session, Session) else ""
+
+
 class Fleet:
-    """Nodes by name; the first one added hosts the directory."""
+    """Nodes by name; the first `voters` of them host the directory, and start when all of them
+    are known."""
 
     def __init__(
         self,
         simulation: Simulation,
         settings: Settings,
         bugs: frozenset[str] = frozenset(),
+        voters: int = 1,
     ) -> None:
         self.simulation = simulation
         self.settings = settings
         self.bugs = bugs
+        self._voters = voters
         self.processes: dict[str, Process] = {}
         self.on_start: Callable[[Node], None] = lambda node: None
+        simulation.network.purpose = purpose
 
     @property
     def voter(self) -> str:
+        """The first voter."""
         return next(iter(self.processes))
 
-    def add(self, name: str, site: str, rack: str = "", region: str = "") -> Process:
-        """Add a node and start it."""
-        voter = not self.processes
+    @property
+    def voters(self) -> list[str]:
+        return list(self.processes)[: self._voters]
+
+    def leader(self) -> Node | None:
+        """The voter that serves the directory, if one does."""
+        nodes = (self.node(name) for name in self.voters)
+        leading = [
+            n for n in nodes if n is not None and n.service is not None and n.service.leading
+        ]
+        return max(leading, key=_term) if leading else None
+
+    def add(
+        self,
+        name: str,
+        site: str,
+        rack: str = "",
+        region: str = "",
+        voters: Sequence[str] | None = None,
+    ) -> Process:
+        """Add a node and start it; `voters` is what it is told, if not what all others are."""
 
         def factory(world: World) -> Node:
             config = NodeConfig(
@@ -45,10 +76,9 @@ class Fleet:
                 rack=rack,
                 region=region,
                 address=Address(name, 0),
-                directory=(Address(self.voter, 0),),
-                epoch=process.starts,
+                voters=tuple(Voter(voter, voter, 0) for voter in voters or self.voters),
+                epoch=process.counted_starts,
                 uid=name,
-                voter=voter,
                 settings=self.settings,
                 bugs=self.bugs,
             )
@@ -59,7 +89,11 @@ class Fleet:
 
         process = self.simulation.add(name, site, factory, rack=rack)
         self.processes[name] = process
-        process.start()
+        if len(self.processes) > self._voters:
+            process.start()
+        elif len(self.processes) == self._voters:
+            for voter in self.voters:
+                self.processes[voter].start()
         return process
 
     def node(self, name: str) -> Node | None:
@@ -89,3 +123,9 @@ class Fleet:
     def crash(self, names: Iterable[str], power: bool = False) -> None:
         for name in names:
             self.processes[name].crash(power)
+
+
+def _term(node: Node) -> int:
+    assert node.service is not None
+    assert node.service.raft is not None
+    return node.service.raft.led_term

@@ -1,8 +1,9 @@
 """The simulated network: latency between sites, rules that disturb it, and dialling.
 
 A rule concerns the paths from its left side to its right side (and back, if both ways); a side
-is a set of names of processes and sites. Rules change rarely and frames are many: each link
-caches what the rules mean for it, and every change of rules refreshes every link.
+is a set of names of processes and sites. A rule may be for links of one purpose alone, as where a
+filter drops one kind of traffic and lets the rest pass. Rules change rarely and frames are many:
+each link caches what the rules mean for it, and every change of rules refreshes every link.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ class Rule(NamedTuple):
     """Frames trickle, each up to that long after the one before it."""
     extra_s: float = 0.0
     """Added latency."""
+    purpose: str = ""
+    """Only links that are for this, as `Network.purpose` names it; empty: all links."""
 
-    def covers(self, source: Process, target: Process) -> bool:
+    def covers(self, source: Process, target: Process, purpose: str = "") -> bool:
+        if self.purpose and self.purpose != purpose:
+            return False
         return (_on(source, self.left) and _on(target, self.right)) or (
             self.both_ways and _on(source, self.right) and _on(target, self.left)
         )
@@ -68,6 +73,8 @@ class Network:
         """Dials that nobody answers for now."""
         self.lingering: dict[Outgoing, None] = {}
         """Closed ends with something still to be sent."""
+        self.purpose: Callable[[SimLink], str] = lambda link: ""
+        """What a link is for, by the end that dialled it; asked only where a rule wants to know."""
         self._latency = latency
         self._latencies: dict[tuple[str, str], float] = {}
 
@@ -132,13 +139,20 @@ class Network:
         link.clog_s = 0.0
         if target is None:
             return
+        purpose = self._purpose_of(link)
         for rule in self.rules:
-            if rule.covers(source, target):
+            if rule.covers(source, target, purpose):
                 link.cut = link.cut or rule.cut
                 link.clog_s = max(link.clog_s, rule.clog_s)
                 link.latency_s += rule.extra_s
-            elif rule.cut and rule.covers(target, source):
+            elif rule.cut and rule.covers(target, source, purpose):
                 link.deaf = True
+
+    def _purpose_of(self, link: Outgoing) -> str:
+        if not any(rule.purpose for rule in self.rules):
+            return ""
+        assert isinstance(link, SimLink)
+        return self.purpose(link if link.dialed or link.other is None else link.other)
 
     def latency_s(self, source: Process, target: Process | None) -> float:
         """One way, without rules and jitter."""
@@ -157,10 +171,11 @@ class Network:
                     return self._latency[pair]
         return LATENCY_S_INSIDE if source == target else LATENCY_S_BETWEEN
 
-    def connected(self, source: Process, target: Process) -> bool:
+    def connected(self, source: Process, target: Process, purpose: str = "") -> bool:
         """True if bytes can go and come back."""
         return not any(
-            rule.cut and (rule.covers(source, target) or rule.covers(target, source))
+            rule.cut
+            and (rule.covers(source, target, purpose) or rule.covers(target, source, purpose))
             for rule in self.rules
         )
 
@@ -191,7 +206,9 @@ class Network:
             return
         target = self.simulation.processes.get(link.address.host)
         source = link.world.process
-        if target is not None and not (target.reachable and self.connected(source, target)):
+        if target is not None and not (
+            target.reachable and self.connected(source, target, self._purpose_of(link))
+        ):
             self.stalled[link] = None
             self.expire_later(link)
         elif target is None or target.world is None:

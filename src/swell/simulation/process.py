@@ -53,11 +53,15 @@ class Process:
         self.clock = Clock(simulation.rng(f"clock/{name}").random() * BOOTED_AGO_S_MAX)
         self.world: SimWorld | None = None
         self.starts = 0
+        self.counted_starts = 0
+        """The number of starts as the data directory tells: an old copy tells an old number."""
         self.suspended = False
         self.powered = True
+        self.destroyed = False
         self.ended = ""
         """Why it is not running: `killed`, `power`, `stopped`, or the reason of its halt."""
         self._delay_s = 0.0
+        self._copy: tuple[int, dict[str, bytes]] | None = None
 
     @property
     def alive(self) -> bool:
@@ -82,8 +86,8 @@ class Process:
         return self.world is None and self.starts > 0 and self.ended != "stopped"
 
     def start(self) -> None:
-        """Begin a new life with what the disk holds; harmless if it is running."""
-        if self.world is not None:
+        """Begin a new life with what the disk holds; harmless if it is running or destroyed."""
+        if self.world is not None or self.destroyed:
             return
         was_silent = not self.reachable
         if not self.powered:
@@ -92,6 +96,7 @@ class Process:
         self.suspended = False
         self.ended = ""
         self.starts += 1
+        self.counted_starts += 1
         world = SimWorld(self)
         self.world = world
         self.disk.attach(world)
@@ -112,6 +117,11 @@ class Process:
         if power:
             self.powered = False
             self.suspended = False
+
+    def destroy(self) -> None:
+        """The machine is gone with its disk, for good: no start helps."""
+        self.crash(power=True)
+        self.destroyed = True
 
     def stop(self) -> None:
         """Graceful: the node's `stop`, then its links are drained and closed."""
@@ -176,6 +186,18 @@ class Process:
             world.release()
         if was_suspended:
             self._wake_peers()
+
+    def back_up(self) -> None:
+        """Copy the data directory, to be restored by `go_back`."""
+        self._copy = self.counted_starts, self.disk.snapshot()
+
+    def go_back(self) -> bool:
+        """Restore the last copy, while the process is down; False if there is none."""
+        if self._copy is None:
+            return False
+        self.counted_starts, files = self._copy
+        self.disk.restore(files)
+        return True
 
     def slow(self, delay_s: float) -> None:
         """Every event of the process comes late by up to `delay_s`; 0 ends it."""

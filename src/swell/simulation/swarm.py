@@ -14,10 +14,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from swell.simulation.faults import (
+    CLUSTER_KINDS,
     KINDS,
     ClockSkew,
     Clog,
     Crash,
+    CrashAll,
+    CrashMany,
     DiskFlip,
     DiskSlow,
     Fault,
@@ -25,6 +28,8 @@ from swell.simulation.faults import (
     LinkLoss,
     PathFault,
     ProcessFault,
+    ReplicationClog,
+    ReplicationCut,
     Slow,
 )
 from swell.simulation.simulation import derive
@@ -130,7 +135,7 @@ class Swarm:
         for patience in range(ATTEMPTS, 0, -1):
             if len(planned) == count:
                 break
-            fault_class = KINDS[rng.choice(picked)]
+            fault_class = CLUSTER_KINDS[rng.choice(picked)]
             begin_s, end_s = self._times(rng, fault_class, patience / ATTEMPTS)
             if fault_class is DiskFlip and self.disks:
                 # Its process may refuse to start again, and could not suffer anything else.
@@ -205,13 +210,25 @@ class Swarm:
     def _network_fault(self, rng: Random, fault_class: type[Fault]) -> Fault:
         if fault_class is LinkLoss:
             return LinkLoss((rng.choice(list(self.sites)),), share=rng.choice((0.1, 0.5, 1.0)))
+        if issubclass(fault_class, CrashMany):
+            return self._crash_many(rng, fault_class)
         assert issubclass(fault_class, PathFault)
         left, right = self._sides(rng)
+        if fault_class is ReplicationCut:
+            return ReplicationCut(left, right, one_way=rng.random() < 0.5)
+        if fault_class is ReplicationClog:
+            return ReplicationClog(left, right, clog_s=rng.choice((0.1, 0.5, 2.0)))
         if fault_class is Clog:
             return Clog(left, right, clog_s=rng.choice((0.01, 0.05, 0.5)))
         if fault_class is LatencySpike:
             return LatencySpike(left, right, extra_s=rng.choice((0.02, 0.1, 0.5)))
         return fault_class(left, right)
+
+    def _crash_many(self, rng: Random, fault_class: type[CrashMany]) -> CrashMany:
+        victims = [name for name in self.sites if name not in self.spared]
+        if fault_class is not CrashAll:
+            victims = rng.sample(victims, rng.randint(2, max(2, len(victims) * 2 // 3)))
+        return fault_class(tuple(victims), power=rng.random() < 0.5)
 
     def _sides(self, rng: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """One process, one site, or a random half against the rest; or two single processes."""

@@ -32,8 +32,8 @@ from swell.directory.raft.messages import (
     VoteRequest,
 )
 from swell.directory.raft.quorum import Poll
-from swell.directory.raft.settings import RaftSettings
 from swell.directory.raft.state import Base, State
+from swell.settings import RaftSettings
 
 if TYPE_CHECKING:
     from random import Random

@@ -26,11 +26,12 @@ from swell.directory.raft.log import ENTRY_OVERHEAD_BYTES, Kind
 from swell.directory.raft.membership import Configuration, configuration
 from swell.directory.raft.messages import RaftMessage
 from swell.directory.raft.outcomes import Outcomes
-from swell.directory.raft.settings import RaftSettings
 from swell.directory.raft.state import Base, Replay, State
 from swell.directory.raft.storage import Journal, Recovered, Storage
 from swell.errors import WireError
+from swell.settings import RaftSettings
 from swell.wire import codec
+from swell.wire.limits import FRAME_BYTES_MAX
 from swell.world import Timer, World
 
 IndexDone = Callable[[int | RaftError], None]
@@ -63,8 +64,16 @@ class Raft:
     ) -> None:
         self.me = me
         self.settings = settings or RaftSettings()
+        longest = (
+            self.settings.command_bytes_max,
+            self.settings.append_bytes_max,
+            self.settings.chunk_bytes,
+        )
+        assert max(longest) * 2 <= FRAME_BYTES_MAX, "twice the longest part must fit into a frame"
         self.core: Core | None = None
         """None until the journal is read."""
+        self.on_role: Callable[[], None] = lambda: None
+        """Called when this member begins to lead, in every term, and when it ends."""
         self._world = world
         self._storage = Storage(journal, counters, bugs)
         self._send = send
@@ -79,7 +88,8 @@ class Raft:
         self._pump: Timer | None = None
         self._snapshot_index = 0
         self._applied_bytes = 0
-        self._led_term = 0
+        self.led_term = 0
+        """The term that this member leads; 0 if it does not."""
         journal.open(self._on_recovered)
 
     # -- for its user --------------------------------------------------------------------------
@@ -196,6 +206,8 @@ class Raft:
         if replay.gap:
             self._storage.rewrite(core, replay.base, self._settle)
         self.core = core
+        if core.log.configuration.voters == (self.me,):
+            core.campaign()  # there is nobody to wait for
         self._arm()
         self._settle()
 
@@ -277,13 +289,14 @@ class Raft:
     def _watch_role(self, core: Core) -> None:
         """Leadership that ended leaves its proposals without a known outcome."""
         term = core.state.term if core.role is Role.LEADER else 0
-        if term == self._led_term:
+        if term == self.led_term:
             return
-        if self._led_term:
+        if self.led_term:
             self._outcomes.fail(RaftError(errors.UNKNOWN, core.leader))
-        self._led_term = term
+        self.led_term = term
         if term:
             self._world.emit(LeaderElected(term))
+        self.on_role()
 
     def _leading(self, done: IndexDone) -> Leadership | None:
         """The leadership, if this member leads; otherwise `done` hears why not."""

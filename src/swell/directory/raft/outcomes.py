@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swell.directory.raft.errors import LOST, RaftError
-from swell.directory.raft.settings import RaftSettings
+from swell.settings import RaftSettings
 
 IndexDone = Callable[[int | RaftError], None]
 

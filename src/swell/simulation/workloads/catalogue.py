@@ -10,14 +10,19 @@ from swell.overlay.multicast import BOTH_WAYS, NO_SUPPRESSION
 from swell.overlay.rebalancing import NO_LEASE
 from swell.simulation.simulation import SimulationFailure
 from swell.simulation.workloads.formation import Formation
+from swell.simulation.workloads.growth import Growth
 from swell.simulation.workloads.mixed import Mixed
 from swell.simulation.workloads.outage import Outage, PowerOutage, Split
 from swell.simulation.workloads.result import Result
+from swell.simulation.workloads.store import StoreRun
+from swell.simulation.workloads.store_profiles import PROFILES
+from swell.simulation.workloads.zone_loss import ZoneLoss
 
 Workload = Callable[[int, int, frozenset[str]], Result]
 """workload(seed, size, bugs); size 0 is the workload's own choice."""
 
 CONNECTIONS = 10
+STORE_WORKLOADS = ("store", "zone-loss", "growth")
 
 WORKLOADS: dict[str, tuple[str, Workload]] = {
     "mixed": (
@@ -40,9 +45,27 @@ WORKLOADS: dict[str, tuple[str, Workload]] = {
         "one zone cut off, then healed (size: links per node)",
         lambda seed, size, bugs: Split(seed, size or CONNECTIONS, bugs).run(),
     ),
+    "store": (
+        "clients of the replicated store under faults, then healed (size: number of nodes)",
+        lambda seed, size, bugs: StoreRun(seed, size, bugs).run(),
+    ),
+    "zone-loss": (
+        "a whole zone is lost for good (size: number of keys)",
+        lambda seed, size, bugs: ZoneLoss(seed, size, bugs).run(),
+    ),
+    "growth": (
+        "from three nodes to nine and back under load (size: instead of nine)",
+        lambda seed, size, bugs: Growth(seed, size, bugs).run(),
+    ),
 }
 
 BUGS = (NO_LEASE, NO_REFUTATION, BOTH_WAYS, NO_SUPPRESSION)
+STORE_BUGS = tuple(PROFILES)
+
+
+def bugs_of(workload: str) -> tuple[str, ...]:
+    """The planted bugs that a workload must catch."""
+    return STORE_BUGS if workload in STORE_WORKLOADS else BUGS
 
 
 def run(workload: str, seed: int, size: int = 0, bugs: frozenset[str] = frozenset()) -> Result:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from random import Random
 
+from swell.directory.raft.events import LeaderElected
+from swell.events import Event
 from swell.node import Node
 from swell.overlay.matchers import ADDRESS, BROADCAST, KEY, TOPIC
 from swell.overlay.overlay import Overlay
@@ -56,11 +58,14 @@ class Mixed:
         self.simulation = Simulation(
             seed, latency=lambda a, b: INSIDE_SITE_S if a == b else between_sites_s
         )
-        self.fleet = Fleet(self.simulation, settings(self._rng), bugs)
+        voters = self._rng.choice((1, 3, 3))
+        self.fleet = Fleet(self.simulation, settings(self._rng), bugs, voters)
         self.fleet.on_start = self._on_start
         self.delivery = DeliveryChecker(self.simulation)
         self.migration = MigrationChecker(self.simulation)
         self._backup: dict[str, bytes] = {}
+        self._leaders = 0
+        self.simulation.on_event(self._on_event)
         zones = self._rng.randint(3, 5)
         for k in range(nodes or zones * 4 + self._rng.randint(0, zones)):
             self.fleet.add(f"n{k}", f"s{k % zones}", rack=f"r{k % 3}")
@@ -99,13 +104,16 @@ class Mixed:
     def _plan(self) -> Plan:
         begin_s = self.simulation.time_s + 1.0
         sites = {name: process.site for name, process in self.fleet.processes.items()}
+        voters = self.fleet.voters
+        # One of three may lose its disk or die for good: two that do are beyond repair.
+        weak = self._rng.choice(voters)
         swarm = Swarm(
             sites,
             begin_s,
             begin_s + FAULTS_S,
             minimum=8,
-            returning=frozenset({self.fleet.voter}),
-            disks=(self.fleet.voter,),
+            returning=frozenset(v for v in voters if v != weak or len(voters) == 1),
+            disks=(weak,),
             deaths_max=self._rng.randint(0, 2),
         )
         plan = swarm.plan(self.result.seed)
@@ -114,7 +122,7 @@ class Mixed:
                 self.simulation.call_at(planned.begin_s - 1e-6, self._back_up_directory)
         return plan
 
-    # The operator: a directory whose disk is damaged is restored from its last copy.
+    # The operator: a directory of one voter whose disk is damaged is restored from its last copy.
 
     def _back_up_directory(self) -> None:
         process = self.fleet.processes[self.fleet.voter]
@@ -127,6 +135,9 @@ class Mixed:
             process.disk.restore(self._backup)
             process.start()
             self.result.counts["restored"] = 1
+
+    def _on_event(self, time_s: float, process: str, event: Event) -> None:
+        self._leaders += isinstance(event, LeaderElected)
 
     # Traffic.
 
@@ -185,6 +196,8 @@ class Mixed:
             "multicasts": self.delivery.sent,
             "deliveries": self.delivery.delivered,
             "handovers": self.migration.done,
+            "voters": len(self.fleet.voters),
+            "leaders": self._leaders,
             "virtual_s": simulation.time_s,
         }
         if result.passed:

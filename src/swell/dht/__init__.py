@@ -1,0 +1,1 @@
+"""The distributed hash table: SpiderCast's nine operations on the replicated store."""

@@ -1,0 +1,105 @@
+"""A server under test: a process of its own, whose processor time and memory are read from outside.
+
+Figures come from `/proc`, so they are the same for a server of any language. A process that we
+started and that ends too early is told with the last line of its log.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from swell.errors import SwellError
+
+LOOPBACK = "127.0.0.1"
+PORTS = range(10_240, 32_768)
+"""Below those that the system gives to outgoing connections."""
+STOP_S = 8.0
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class ServerError(SwellError):
+    """A server did not start, or ended while it was needed."""
+
+
+class ServerProcess:
+    """One running server."""
+
+    def __init__(
+        self, name: str, words: Sequence[str], log: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self._log = log
+        with open(log, "wb") as output:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """Complain if it has ended."""
+        if not self.running:
+            lines = self._log.read_text(errors="replace").strip().splitlines() or ["no log"]
+            raise ServerError(f"{self.name} has ended: {lines[-1][:300]}")
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Cleanly, if it lets us."""
+        if self.running:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used so far, all its threads; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory that a process holds now."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on."""
+    ports: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise ServerError("there are not enough free ports on this machine")

@@ -1,0 +1,172 @@
+"""The three parts of the comparison of stores: closed loop, busy server, recovery.
+
+Every part takes the systems as they run and gives rows for the report. Which server of a system is
+the busiest, and how it is burdened, is the system's own knowledge.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from swell.lab.store_load import LoadProcess, Outcome, Trial
+from swell.world import Address
+
+CLIENTS = (1, 16, 64)
+OPERATIONS = ("put", "get")
+MOST = CLIENTS[-1]
+RECOVERY_CLIENTS = 16
+
+BUSY_CPU = 0.9
+BUSY_SHARE = 0.3
+"""Of the slowest system's closed loop with most clients: the schedule of the busy part."""
+BUSY_TOLERANCE = 0.05
+BURDEN_FIRST_PER_S = 100.0
+BURDEN_TRIES = 6
+
+Row = dict[str, Any]
+Advance = Callable[..., None]
+
+
+class Servers(Protocol):
+    """A running cluster of some system."""
+
+    @property
+    def pids(self) -> tuple[int, ...]: ...
+
+    def addresses(self) -> tuple[Address, ...]: ...
+
+    def busiest(self) -> int: ...
+
+    def kill(self, place: int) -> None: ...
+
+
+class Plan(NamedTuple):
+    """How thoroughly to measure."""
+
+    rounds: int
+    warm_up_s: float
+    seconds: float
+    """Of one point in one round."""
+    before_kill_s: float
+    after_kill_s: float
+
+
+FULL = Plan(rounds=3, warm_up_s=1.0, seconds=5.0, before_kill_s=3.0, after_kill_s=15.0)
+QUICK = Plan(rounds=2, warm_up_s=0.3, seconds=1.5, before_kill_s=1.0, after_kill_s=8.0)
+
+
+class System(NamedTuple):
+    """What is measured: a cluster and a load process."""
+
+    name: str
+    servers: Servers
+    load: LoadProcess
+
+    def measure(self, operation: str, clients: int, plan: Plan, **more: float) -> Outcome:
+        trial = Trial(operation, clients, plan.warm_up_s, plan.seconds, self.servers.pids, **more)
+        return self.load.measure(trial)
+
+
+def closed_loops(systems: Sequence[System], plan: Plan, advance: Advance) -> list[Row]:
+    """The systems take turns at every point, in changing order."""
+    rows = []
+    for operation in OPERATIONS:
+        for clients in CLIENTS:
+            found: dict[str, list[Outcome]] = {system.name: [] for system in systems}
+            for number in range(plan.rounds):
+                for system in systems if number % 2 else reversed(systems):
+                    found[system.name].append(system.measure(operation, clients, plan))
+                    advance()
+            rows += [
+                row_of("closed loop", name, operation, outcomes) | {"clients": clients}
+                for name, outcomes in found.items()
+            ]
+    return rows
+
+
+def row_of(part: str, name: str, operation: str, outcomes: Sequence[Outcome]) -> Row:
+    """Medians over the rounds."""
+    servers = sorted(zip(*(outcome.server_cpu for outcome in outcomes), strict=True))
+    median = statistics.median
+    return {
+        "part": part,
+        "operation": operation,
+        "system": name,
+        "per_s": round(median(outcome.rate_per_s for outcome in outcomes)),
+        "p50_ms": round(median(outcome.p50_ms for outcome in outcomes), 2),
+        "p99_ms": round(median(outcome.p99_ms for outcome in outcomes), 2),
+        "p99_ms_max": round(max(outcome.p99_ms for outcome in outcomes), 2),
+        "client_cpu": round(median(outcome.client_cpu for outcome in outcomes), 2),
+        "servers_cpu": round(sum(map(median, servers)), 2),
+        "busiest_cpu": round(max(map(median, servers)), 2),
+        "failed": sum(outcome.failures + outcome.wrong for outcome in outcomes),
+    }
+
+
+def busy_servers(
+    systems: Sequence[System],
+    plan: Plan,
+    rows: Sequence[Row],
+    advance: Advance,
+) -> list[Row]:
+    """Latency of puts while the busiest server has little time left."""
+    slowest = min(
+        row["per_s"] for row in rows if row["operation"] == "put" and row["clients"] == MOST
+    )
+    schedule_per_s = BUSY_SHARE * slowest
+    found = []
+    for system in systems:
+        burden_per_s, outcome = BURDEN_FIRST_PER_S, None
+        for _ in range(BURDEN_TRIES):
+            outcome = system.measure(
+                "put", 0, plan, rate_per_s=schedule_per_s, burden_per_s=burden_per_s
+            )
+            if abs(max(outcome.server_cpu) - BUSY_CPU) <= BUSY_TOLERANCE:
+                break
+            burden_per_s = next_burden_per_s(burden_per_s, max(outcome.server_cpu))
+        assert outcome is not None
+        found.append(
+            row_of("busy server", system.name, "put", [outcome])
+            | {"offered_per_s": round(schedule_per_s), "burden_per_s": round(burden_per_s)}
+        )
+        advance()
+    return found
+
+
+def next_burden_per_s(burden_per_s: float, cpu: float) -> float:
+    """Towards the share of a core that is wanted; at most fourfold, since the relation is not
+    straight: requests that come together cost less each."""
+    factor: float = max(0.25, BUSY_CPU / max(cpu, 0.01)) ** 1.5
+    return burden_per_s * min(4.0, factor)
+
+
+def recovery(system: System, plan: Plan) -> Row:
+    """Kill the node that most depends on, under load, and see how long puts waited."""
+    victim = system.servers.busiest()
+    seconds = plan.before_kill_s + plan.after_kill_s
+    system.load.begin(Trial("put", RECOVERY_CLIENTS, plan.warm_up_s, seconds, system.servers.pids))
+    time.sleep(plan.warm_up_s + plan.before_kill_s)
+    killed_s = time.monotonic()
+    system.servers.kill(victim)
+    outcome = system.load.end(seconds)
+    return {
+        "part": "recovery after kill -9",
+        "system": system.name,
+        "clients": RECOVERY_CLIENTS,
+        "restored_s": round(restored_s(outcome, killed_s), 2),
+        "longest_put_s": round(
+            max((slow.ended_s - slow.begun_s for slow in outcome.slow), default=0.0), 2
+        ),
+        "no_put_at_all_s": round(outcome.gap_s, 2),
+        "puts_that_waited": len(outcome.slow),
+        "failed": outcome.failures,
+    }
+
+
+def restored_s(outcome: Outcome, killed_s: float) -> float:
+    """From the kill until the last of the puts that waited had ended."""
+    ends = [slow.ended_s - killed_s for slow in outcome.slow if slow.ended_s > killed_s]
+    return max(ends, default=0.0)

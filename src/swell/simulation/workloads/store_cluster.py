@@ -1,0 +1,131 @@
+"""A simulated cluster with a store and clients, and the verdicts that all workloads on it share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swell.settings import Settings
+from swell.simulation.checkers import chains
+from swell.simulation.checkers.dht_model import DhtModel
+from swell.simulation.checkers.history import UNKNOWN, History, Recorder, Value
+from swell.simulation.checkers.linearizability import check
+from swell.simulation.checkers.store import ServiceChecker, departures, differences, weaknesses
+from swell.simulation.fleet import Fleet
+from swell.simulation.simulation import Simulation
+from swell.simulation.workloads.result import Result
+from swell.simulation.workloads.store_clients import CHAIN, StoreClient
+
+FORM_S_MAX = 60.0
+IN_FLIGHT_S = 1.0
+LOOK_EVERY_S = 0.5
+SHOWN_MAX = 5
+
+
+class StoreCluster:
+    """Nodes `n0` … in sites `s0` …, the voters first and in distinct sites; clients beside them."""
+
+    def __init__(
+        self,
+        result: Result,
+        simulation: Simulation,
+        settings: Settings,
+        voters: int,
+        bugs: frozenset[str],
+    ) -> None:
+        self.result = result
+        self.simulation = simulation
+        self.fleet = Fleet(simulation, settings, bugs, voters=voters)
+        self.service = ServiceChecker(simulation)
+        self.recorder = Recorder("simulation", self._now_ns)
+        self.clients: list[StoreClient] = []
+
+    def _now_ns(self) -> int:
+        return round(self.simulation.time_s * 1e9)
+
+    def add_nodes(self, count: int, sites: int) -> None:
+        for _ in range(count):
+            k = len(self.fleet.processes)
+            self.fleet.add(f"n{k}", f"s{k % sites}", rack=f"r{k % 2}")
+
+    def add_clients(self, count: int, sites: int, keys: Sequence[str]) -> None:
+        for k in range(count):
+            client = StoreClient(
+                self.simulation, self.recorder, k, f"s{k % sites}", self._addresses, keys
+            )
+            self.clients.append(client)
+
+    def _addresses(self) -> list[str]:
+        return [name for name, process in self.fleet.processes.items() if not process.destroyed]
+
+    def form(self) -> bool:
+        """Until every slot is at full strength; then the clients begin."""
+        if not self.strong(FORM_S_MAX):
+            self.complain("never formed")
+            return False
+        for client in self.clients:
+            client.start()
+        return True
+
+    def strong(self, within_s: float) -> bool:
+        """Is every slot at full strength, within this time?"""
+        fleet = self.fleet
+        return self.simulation.run_until_true(lambda: not weaknesses(fleet), within_s, LOOK_EVERY_S)
+
+    def settled(self, within_s: float) -> bool:
+        """... and where the plan wants it?"""
+        fleet = self.fleet
+        return self.simulation.run_until_true(
+            lambda: not departures(fleet) and not weaknesses(fleet), within_s, LOOK_EVERY_S
+        )
+
+    def complain(self, what: str) -> None:
+        """Slots are not as they should be, and this is what it means."""
+        found = weaknesses(self.fleet) + departures(self.fleet)
+        self.result.problems += [f"{what}: {problem}" for problem in found[:SHOWN_MAX]]
+
+    def judge_replicas(self) -> None:
+        """Nobody writes any more: the members of each slot hold the same."""
+        self.simulation.run_for(IN_FLIGHT_S)
+        self.result.problems += differences(self.fleet)[:SHOWN_MAX]
+
+    def judge_history(self) -> None:
+        history = self.recorder.history()
+        verdict = check(history, DhtModel())
+        if not verdict.ok:
+            self.result.problems.append(str(verdict))
+        keys = dict.fromkeys(str(operation.key) for operation in history.operations)
+        for key in keys:
+            if key.startswith(CHAIN):
+                self._judge_chain(key, history)
+        self.result.counts |= {
+            "operations": len(history.operations) + history.failed,
+            "acknowledged": verdict.returned,
+            "unknown": verdict.unknown,
+        }
+
+    def _judge_chain(self, key: str, history: History) -> None:
+        mine = [operation for operation in history.operations if operation.key == key]
+        reads = [one for one in mine if one.input == ("get",) and one.output is not UNKNOWN]
+        if not reads:
+            return
+        output = max(reads, key=lambda one: one.call_ns).output
+        last: Value = None if output is UNKNOWN else output
+        self.result.problems += chains.problems(key, mine, last)[:SHOWN_MAX]
+
+    def finish(self) -> Result:
+        simulation, result = self.simulation, self.result
+        result.problems = self.service.violations[:SHOWN_MAX] + result.problems
+        result.faults = dict(simulation.counters)
+        struck = [n for kind, n in simulation.counters.items() if kind.startswith("fault ")]
+        result.counts |= {
+            "faults": sum(struck),
+            "nodes": len(self.fleet.processes),
+            "zones": len(self.fleet.zones()),
+            "failovers": self.service.seen["failovers"],
+            "activations": self.service.seen["activations"],
+            "virtual_s": simulation.time_s,
+        }
+        result.digest = simulation.trace.digest()
+        result.virtual_s = simulation.time_s
+        result.events = simulation.events
+        return result

@@ -1,0 +1,198 @@
+"""A member's side of replication: promises, entries, commit points, leases.
+
+Every word here is given to whoever speaks as primary or candidate of an epoch, after the sync that
+covers what it says. Invariants: nothing is acknowledged for an epoch below the fence; the log is
+never cut below the commit point.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swell.errors import WireError
+from swell.overlay.sessions import Session
+from swell.store import entry as entries
+from swell.store.messages import (
+    Adopt,
+    Adopted,
+    Beat,
+    Beaten,
+    Prepare,
+    Prepared,
+    Pull,
+    Pulled,
+    Run,
+)
+from swell.store.replicator import RUN_BYTES_MAX
+
+if TYPE_CHECKING:
+    from swell.store.replica import Replica
+    from swell.store.service import Store
+
+
+class MemberSide:
+    """Answers of this node about the slots that it keeps."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._acks: dict[Session, dict[int, int]] = {}
+        self.started_until = store.world.now() + store.settings.lease_s * store.settings.lease_drift
+        """Leases granted in an earlier life have run out by then."""
+
+    # Promises.
+
+    def on_adopt(self, session: Session, message: Adopt) -> None:
+        store = self._store
+        asked: list[tuple[Replica, int]] = []
+        for record in message.records:
+            replica = store.replica(record.slot)
+            if record.epoch > replica.fence:
+                replica.fence = record.epoch
+                store.storage.fence(record.slot, record.epoch)
+            if record.epoch == replica.fence:
+                if replica.matched_epoch != record.epoch:
+                    replica.matched_epoch = record.epoch
+                    replica.matched = replica.commit
+                store.follow(replica, record)
+                replica.heard_at = store.world.now()
+            asked.append((replica, record.epoch))
+
+        def durable() -> None:
+            lineage, now = store.storage.lineage, store.world.now()
+            positions = tuple(
+                replica.position(epoch, lineage, now, self.started_until)
+                for replica, epoch in asked
+            )
+            store.reply(session, Adopted(positions))
+
+        store.after_sync(durable)
+
+    def _refuse(self, session: Session, replica: Replica, epoch: int) -> None:
+        """Tell where this member is, so that the sender begins there or learns that it is late."""
+        store = self._store
+        store.counters["store-refused"] += 1
+
+        def durable() -> None:
+            position = replica.position(
+                epoch, store.storage.lineage, store.world.now(), self.started_until, refused=True
+            )
+            store.reply(session, Adopted((position,)))
+
+        store.after_sync(durable)
+
+    # Entries.
+
+    def on_prepare(self, session: Session, message: Prepare) -> None:
+        for run in message.runs:
+            replica = self._store.replica(run.slot)
+            if not self._may(replica, run) or not self._append(replica, run):
+                self._refuse(session, replica, run.epoch)
+                continue
+            replica.heard_at = self._store.world.now()
+            self._learn_commit(replica, run.commit)
+            self._acks.setdefault(session, {})[run.slot] = run.epoch
+        self._store.flush_later()
+
+    def _may(self, replica: Replica, run: Run) -> bool:
+        if "ignore-epoch" in self._store.bugs and run.epoch < replica.fence:
+            return replica.primary is None and replica.candidate is None
+        return replica.fence == run.epoch and replica.record is not None
+
+    def _append(self, replica: Replica, run: Run) -> bool:
+        """False: the entries do not continue the log."""
+        chain, storage = replica.chain, self._store.storage
+        known = chain.digest_at(run.base)
+        if known != run.digest and not (known is None and run.base < chain.base):
+            return False
+        replica.matched = max(replica.matched, run.base)
+        for data in run.entries:
+            entry = entries.read(data)
+            if entry.slot != run.slot:
+                raise WireError("bad-body", "an entry of another slot")
+            if entry.sequence <= chain.last:
+                have = chain.digest_at(entry.sequence)
+                if have is None or have == entry.digest:
+                    replica.matched = max(replica.matched, entry.sequence)
+                    continue
+                if entry.sequence <= replica.commit:
+                    self._store.counters["store-conflict"] += 1
+                    return False
+                chain.cut(entry.sequence - 1)
+                storage.cut(run.slot, entry.sequence - 1)
+            if not replica.fits(entry):
+                return False
+            chain.append(entry)
+            storage.append(entry, replica.commit)
+            replica.matched = entry.sequence
+        return True
+
+    def _learn_commit(self, replica: Replica, commit: int) -> None:
+        """The primary's commit point, as far as the entries are here."""
+        if commit > replica.matched:
+            return
+        replica.confirmed = True
+        if commit > replica.commit:
+            replica.advance(commit)
+            replica.trim(replica.commit)
+            self._store.storage.commit(replica.slot, replica.commit)
+
+    def take_acks(self) -> list[tuple[Session, list[tuple[int, int, int]]]]:
+        """What to say once the sync that begins now is done."""
+        taken, self._acks = self._acks, {}
+        replicas = self._store.replicas
+        return [
+            (session, [(slot, epoch, replicas[slot].matched) for slot, epoch in slots.items()])
+            for session, slots in taken.items()
+        ]
+
+    def acknowledge(self, session: Session, acks: list[tuple[int, int, int]]) -> None:
+        """Durable. What was promised to a higher epoch meanwhile is not acknowledged."""
+        replicas = self._store.replicas
+        if "ignore-epoch" not in self._store.bugs:
+            acks = [ack for ack in acks if ack[0] in replicas and replicas[ack[0]].fence == ack[1]]
+        if acks:
+            self._store.reply(session, Prepared(tuple(acks)))
+
+    # Leases.
+
+    def on_beat(self, session: Session, message: Beat) -> None:
+        store = self._store
+        now, node = store.world.now(), session.peer.id
+        until = now + store.settings.lease_s * store.settings.lease_drift
+        fenced: list[tuple[int, int]] = []
+        behind: list[int] = []
+        for slot, epoch, commit in message.claims:
+            replica = store.replica(slot)
+            if replica.fence > epoch:
+                fenced.append((slot, replica.fence))
+                continue
+            replica.granted_to, replica.granted_until = node, until
+            if replica.fence < epoch or replica.record is None:
+                behind.append(slot)
+                continue
+            replica.heard_at = now
+            if commit > replica.matched:
+                behind.append(slot)
+            else:
+                self._learn_commit(replica, commit)
+        lineage = store.storage.lineage
+        session.send(Beaten(message.number, lineage, tuple(fenced), tuple(behind)))
+
+    # Sources.
+
+    def on_pull(self, session: Session, message: Pull) -> None:
+        """A candidate wants what it lacks of the log."""
+        store = self._store
+        replica = store.replicas.get(message.slot)
+        if replica is None or replica.fence != message.epoch:
+            return
+        chain = replica.chain
+        if chain.digest_at(message.commit) != message.digest:
+            pulled = Pulled(message.slot, message.epoch, (), copying=True)
+            store.reply(session, pulled)
+            store.copying.answer(replica, session, session.peer.id, message.epoch)
+            return
+        found = chain.behind(message.commit, RUN_BYTES_MAX)
+        more = bool(found) and found[-1].sequence < chain.last
+        data = tuple(entry.data for entry in found)
+        store.reply(session, Pulled(message.slot, message.epoch, data, more))

@@ -1,0 +1,278 @@
+"""Serving a slot: ordering commands, committing them, answering reads, changing the members.
+
+A command is committed when it is durable here and at every member; while a change of members is
+under way, at every old and new member. A read is answered from the applied state while every
+member's lease is held. The primary works towards the plan one change at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from swell.store import payload
+from swell.store import record as records
+from swell.store.messages import Execute, Position, Status
+from swell.store.record import Member, Record
+from swell.store.replicator import Replicator
+
+if TYPE_CHECKING:
+    from swell.store.replica import Replica
+    from swell.store.service import Store
+
+Done = Callable[[Status, bytes], None]
+
+READS_MAX = 1024
+SLOW_FACTOR = 3.0
+"""A member whose acknowledgements are late by so many times `silence_s` is left out."""
+BAR_FACTOR = 5.0
+"""... and not asked again for so many times `silence_s`: no flapping."""
+SESSIONS_EVERY_S = 30.0
+"""How often sessions to forget are looked for."""
+
+
+class Primary:
+    """The one node that serves a slot in an epoch."""
+
+    def __init__(
+        self, store: Store, replica: Replica, record: Record, replicator: Replicator
+    ) -> None:
+        self._store = store
+        self._replica = replica
+        self.record = record
+        self.replicator = replicator
+        self.serving = True
+        self._pending: Record | None = None
+        self._others = list(record.nodes_but(store.me))
+        """Whose word a commit and a read needs."""
+        self._open: dict[int, Done] = {}
+        self._reads: list[tuple[Execute, float, Done]] = []
+        self._successor = 0
+        self._barred: dict[int, float] = {}
+        self._sessions_due = 0.0
+
+    # Commands and reads.
+
+    def command(self, request: Execute, done: Done) -> None:
+        if not self.serving or self._successor or len(self._open) >= self._inflight_max:
+            self._store.counters["store-busy"] += 1
+            done(Status.BUSY, b"")
+            return
+        data = payload.encode_command(
+            request.session, request.number, request.lowest, request.service, request.body
+        )
+        entry = self.replicator.append(data)
+        self._open[entry.sequence] = done
+
+    @property
+    def _inflight_max(self) -> int:
+        return self._store.settings.inflight_max
+
+    def read(self, request: Execute, done: Done) -> None:
+        now = self._store.world.now()
+        if self._may_read(now):
+            done(*self._replica.state.query(request.service, request.body))
+        elif self.serving and len(self._reads) < READS_MAX:
+            self._reads.append((request, now + request.deadline_s, done))
+        else:
+            done(Status.BUSY, b"")
+
+    def _may_read(self, now: float) -> bool:
+        if "serve-early" in self._store.bugs:
+            return True
+        return self.serving and self._store.leases.hold(self._others, now)
+
+    @property
+    def needed(self) -> list[int]:
+        """The other nodes whose word a commit and a read needs."""
+        return self._others
+
+    def on_leases(self) -> None:
+        """Reads that waited may be answered."""
+        if self._reads and self._may_read(self._store.world.now()):
+            reads, self._reads = self._reads, []
+            for request, _, done in reads:
+                done(*self._replica.state.query(request.service, request.body))
+
+    def on_progress(self) -> None:
+        """Somebody has more of the log: commit what all have."""
+        needed = self._others
+        if "ack-early" in self._store.bugs:
+            needed = []
+        commit = self.replicator.common(needed)
+        if commit <= self._replica.commit:
+            return
+        open_ = self._open
+        for sequence, status, body in self._replica.advance(commit):
+            done = open_.pop(sequence, None)
+            if done is not None:
+                done(status, body)
+        self._store.storage.commit(self._replica.slot, commit)
+        if self._successor and not open_:
+            self._hand_over()
+
+    def on_position(self, node: int, position: Position) -> None:
+        if position.epoch > self.record.epoch or position.fence > self.record.epoch:
+            self._store.on_fenced(self._replica.slot, position.fence)
+        elif not self.replicator.on_position(node, position):
+            self._on_stranger(node, position.lineage)
+        else:
+            self.on_progress()
+
+    def _on_stranger(self, node: int, lineage: int) -> None:
+        """The node has lost the data that the record counts on."""
+        self._store.peers.peer(node).lineage = lineage
+        if self.record.lineage(node) is None:
+            self.replicator.forget(node)
+
+    # Changing the members.
+
+    def _propose(self, record: Record) -> None:
+        """From now on, until the registry has answered, old and new members must have all."""
+        if not self._store.proposals.propose(record):
+            return
+        self._pending = record
+        old = () if "shrink-early" in self._store.bugs else self.record.nodes
+        both = dict.fromkeys((*old, *record.nodes))
+        self._others = [node for node in both if node != self._store.me]
+
+    def on_record(self, record: Record) -> None:
+        """Our change of members is in the registry."""
+        for node in self.record.nodes:
+            if record.lineage(node) is None:
+                self._store.counters["store-shrunk"] += 1
+                self.replicator.forget(node)
+        if len(record.members) > len(self.record.members):
+            self._store.counters["store-expanded"] += 1
+        self.record = record
+        self._pending = None
+        self._others = list(record.nodes_but(self._store.me))
+        self.replicator.expect(record.members)
+        self.replicator.begin_epoch(record)
+        self.on_progress()
+
+    def tick(self, now: float) -> None:
+        self._replica.trim(min(self._replica.commit, self.replicator.pinned()))
+        if self._reads:
+            self._expire_reads(now)
+        store = self._store
+        if store.proposals.open(self._replica.slot) is not None or not self.serving:
+            return
+        if now >= self._sessions_due:
+            self._sessions_due = now + SESSIONS_EVERY_S
+            self._expire_sessions()
+        lost = [node for node in self._others if self._is_lost(node, now)]
+        if self._successor in lost:
+            self._successor = 0
+        learners = self._recruit(lost, now)
+        ready = [member for member in learners if self._is_ready(member)]
+        if lost:
+            self._leave_out(lost, ready, now)
+        elif ready:
+            self._propose(records.reshape(self.record, [*self.record.members, *ready]))
+        elif not learners:
+            self._follow_plan(now)
+
+    def _is_lost(self, node: int, now: float) -> bool:
+        store, silence_s = self._store, self._store.settings.silence_s
+        lineage = store.peers.lineage(node)
+        if store.peers.silent_s(node, now) > silence_s:
+            return True
+        if lineage and lineage != self.record.lineage(node):
+            return True
+        follower = self.replicator.followers.get(node)
+        if follower is None or follower.acked >= self._replica.chain.last:
+            if follower is not None:
+                follower.progress_at = now
+            return False
+        return now - follower.progress_at > SLOW_FACTOR * silence_s
+
+    def _leave_out(self, lost: list[int], ready: list[Member], now: float) -> None:
+        """Go on without the lost; with a learner in their place if too few are left."""
+        members = [member for member in self.record.members if member.node not in lost]
+        if len(members) < self._store.min_replicas:
+            members += ready
+        if len(members) >= self._store.min_replicas:
+            for node in lost:
+                self._barred[node] = now + BAR_FACTOR * self._store.settings.silence_s
+            self._propose(records.reshape(self.record, members))
+
+    def _recruit(self, lost: list[int], now: float) -> list[Member]:
+        """The learners there should be, according to the plan."""
+        store, followers = self._store, self.replicator.followers
+        wanted: list[Member] = []
+        left = len(self.record.members) - len(lost)
+        for node in store.places(self._replica.slot, left):
+            if node in self.record.nodes or node in lost or self._barred.get(node, 0.0) > now:
+                continue
+            store.leases.court(node)
+            lineage = store.peers.lineage(node)
+            if lineage and store.peers.silent_s(node, now) <= store.settings.silence_s:
+                wanted.append(Member(node, lineage))
+        names = {member.node: member.lineage for member in wanted}
+        for node, follower in list(followers.items()):
+            if self.record.lineage(node) is None and names.get(node) != follower.lineage:
+                self.replicator.forget(node)
+        self.replicator.expect(wanted)
+        return wanted
+
+    def _is_ready(self, member: Member) -> bool:
+        follower = self.replicator.followers.get(member.node)
+        if follower is None or not follower.adopted or follower.copying:
+            return False
+        return follower.acked >= self._replica.commit
+
+    def _follow_plan(self, now: float) -> None:
+        store = self._store
+        targets = store.table.targets(self._replica.slot)
+        if not targets or any(node not in self.record.nodes for node in targets):
+            return
+        if len(targets) < len(self.record.members):
+            if len(targets) < store.min_replicas:
+                return
+            if store.me in targets:
+                keep = [m for m in self.record.members if m.node in targets]
+                self._propose(records.reshape(self.record, keep))
+                return
+        if targets[0] != store.me and not self._successor:
+            self._successor = targets[0]
+            if not self._open:
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Nothing is open any more: let the successor take over."""
+        successor, self._successor = self._successor, 0
+        if self._store.proposals.open(self._replica.slot) is not None:
+            return
+        if successor not in self.record.nodes:
+            return
+        self._store.counters["store-handed-over"] += 1
+        self.serving = False
+        self._store.proposals.propose(records.hand_over(self.record, successor))
+
+    def _expire_reads(self, now: float) -> None:
+        late = [read for read in self._reads if read[1] <= now]
+        self._reads = [read for read in self._reads if read[1] > now]
+        for _, _, done in late:
+            done(Status.BUSY, b"")
+
+    def _expire_sessions(self) -> None:
+        """Forget clients that are gone, by an entry like any other."""
+        state, settings = self._replica.state, self._store.settings
+        horizon_s = state.horizon_keeping(settings.sessions_max)
+        oldest_s = self._store.world.wall_us() // 1_000_000 - int(settings.session_s)
+        if state.oldest_s < oldest_s:
+            horizon_s = max(horizon_s, oldest_s)
+        if horizon_s > state.horizon_s:
+            self.replicator.append(payload.encode_expire(horizon_s))
+
+    def stop(self) -> None:
+        """No longer the primary: nobody knows yet what becomes of what is open."""
+        self.serving = False
+        self.replicator.stop()
+        open_, self._open = self._open, {}
+        reads, self._reads = self._reads, []
+        for done in open_.values():
+            done(Status.RETRY, b"")
+        for _, _, done in reads:
+            done(Status.RETRY, b"")

@@ -1,0 +1,423 @@
+"""The store of one node: its slots, and how they are reached.
+
+Wires the parts together, hands messages to them, and gathers what one turn of the loop brings into
+one sync and few frames. Order within a turn: frames to others leave first, then the sync begins;
+words that depend on it are given when it is done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from swell.directory.registry import RegistryAccess
+from swell.events import SlotServed
+from swell.overlay.contact import Contact
+from swell.overlay.messages import LinkKind
+from swell.overlay.sessions import Session, Sessions
+from swell.settings import StoreSettings
+from swell.store.candidate import Candidate
+from swell.store.copying import Copying
+from swell.store.leases import Leases
+from swell.store.member import MemberSide
+from swell.store.messages import (
+    Adopt,
+    Adopted,
+    Beat,
+    Beaten,
+    Copied,
+    Copy,
+    Execute,
+    Prepare,
+    Prepared,
+    Pull,
+    Pulled,
+    Read,
+    Status,
+)
+from swell.store.peers import Peers
+from swell.store.primary import Done, Primary
+from swell.store.proposals import Proposals
+from swell.store.record import Member, Record
+from swell.store.replica import Replica
+from swell.store.replicator import Replicator
+from swell.store.snapshots import SlotImage
+from swell.store.state import Machine, SlotState
+from swell.store.storage import Restored, Storage
+from swell.store.table import Table
+from swell.store.upkeep import Upkeep
+from swell.wire import codec
+from swell.world import Plane, World
+
+
+class Store:
+    """One node's part of the replicated store."""
+
+    def __init__(
+        self,
+        world: World,
+        sessions: Sessions,
+        registry: RegistryAccess,
+        settings: StoreSettings,
+        services: Mapping[int, Callable[[], Machine]],
+        start: int,
+        counters: Counter[str],
+        bugs: frozenset[str] = frozenset(),
+    ) -> None:
+        self.world = world
+        self.sessions = sessions
+        self.registry = registry
+        self.settings = settings
+        self.counters = counters
+        self.bugs = bugs
+        self.me = 0
+        self.ready = False
+        self.stopped = False
+        self.replicas: dict[int, Replica] = {}
+        self._services = services
+        self._flushing = False
+        self._unsynced: dict[Replicator, None] = {}
+        self._after_sync: list[Callable[[], None]] = []
+        self.table = Table(self._on_record, counters)
+        self.storage = Storage(
+            world,
+            start,
+            self._dump,
+            counters,
+            settings.journal_bytes_max,
+            trust_unrotten=settings.replicas == 1,
+            bugs=bugs,
+        )
+        self.peers = Peers(self)
+        self.leases = Leases(self)
+        self.member = MemberSide(self)
+        self.copying = Copying(self)
+        self.proposals = Proposals(self)
+        self.upkeep = Upkeep(self)
+        self._handle_messages()
+
+    def _handle_messages(self) -> None:
+        kinds = (LinkKind.STORE,)
+        handle = self.sessions.handle
+        handle(Adopt, self.member.on_adopt, kinds)
+        handle(Adopted, self._on_adopted, kinds)
+        handle(Prepare, self.member.on_prepare, kinds)
+        handle(Prepared, self._on_prepared, kinds)
+        handle(Pull, self.member.on_pull, kinds)
+        handle(Pulled, self._on_pulled, kinds)
+        handle(Copy, self.copying.on_copy, kinds)
+        handle(Copied, self.copying.on_copied, kinds)
+        handle(Beat, self.member.on_beat, kinds)
+        handle(Beaten, self.leases.on_beaten, kinds)
+
+    # Life.
+
+    def start(self) -> None:
+        """Read what is on the disk."""
+        self.storage.open(self._on_restored)
+
+    def _on_restored(self, restored: Restored) -> None:
+        for slot, image in restored.slots.items():
+            replica = self.replica(slot)
+            replica.load(image)
+        if not restored.clean:
+            self.counters["store-unclean"] += 1
+        self.ready = True
+        self._begin()
+
+    def join(self, node: int) -> None:
+        """The directory has given this node its id; a node that moves keeps it."""
+        first = not self.me
+        self.me = node
+        if first:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.ready and self.me:
+            self.registry.watch("plan", self.table.on_plan)
+            self.registry.watch("slots/", self.table.on_slots)
+            self.upkeep.start()
+
+    def stop(self) -> None:
+        self.stopped = True
+        for replica in self.replicas.values():
+            self._step_down(replica)
+
+    # For its users.
+
+    @property
+    def slots(self) -> int:
+        return self.table.slots
+
+    @property
+    def min_replicas(self) -> int:
+        plan = self.table.plan
+        return plan.min_replicas if plan is not None else self.settings.min_replicas
+
+    def primary(self, slot: int) -> Contact | None:
+        """Who serves a slot, as far as is known here."""
+        record = self.table.record(slot)
+        return self.table.contact(record.primary) if record is not None else None
+
+    def primaries(self) -> Sequence[int]:
+        return self.table.primaries()
+
+    def contacts(self) -> Sequence[Contact]:
+        return self.table.contacts()
+
+    def execute(self, request: Execute, done: Done) -> None:
+        """A command or a query of a client's, if this node serves the slot."""
+        replica = self.replicas.get(request.slot)
+        if replica is None:
+            done(Status.REDIRECT, b"")
+        elif request.read == Read.STALE:
+            self._stale(replica, request, done)
+        elif replica.primary is None:
+            done(Status.REDIRECT, b"")
+        elif request.read:
+            replica.primary.read(request, done)
+        else:
+            replica.primary.command(request, done)
+
+    def _stale(self, replica: Replica, request: Execute, done: Done) -> None:
+        record = replica.record
+        lineage = record.lineage(self.me) if record is not None else None
+        if lineage != self.storage.lineage or not replica.has_data:
+            done(Status.REDIRECT, b"")
+            return
+        status, body = replica.state.query(request.service, request.body)
+        done(Status.STALE if status is Status.DONE else status, body)
+
+    # Replicas and roles.
+
+    def replica(self, slot: int) -> Replica:
+        """What is here of a slot, if only a place for it."""
+        replica = self.replicas.get(slot)
+        if replica is None:
+            replica = self.replicas[slot] = Replica(
+                slot, self._new_state, self.settings.keep_entries, self.world.now()
+            )
+        return replica
+
+    def _new_state(self) -> SlotState:
+        return SlotState(self._services)
+
+    def _dump(self, slot: int) -> SlotImage:
+        return self.replicas[slot].image()
+
+    def replicator(self, slot: int) -> Replicator | None:
+        """Of a slot that this node is primary or candidate of."""
+        replica = self.replicas.get(slot)
+        if replica is None:
+            return None
+        if replica.primary is not None:
+            return replica.primary.replicator
+        return replica.candidate.replicator if replica.candidate is not None else None
+
+    def _on_record(self, slot: int, record: Record) -> None:
+        """The registry has a newer record."""
+        self.proposals.resolve(slot)
+        involved = self.me in [m.node for m in (*record.members, *record.basis)]
+        if involved or slot in self.replicas:
+            self.follow(self.replica(slot), record)
+
+    def follow(self, replica: Replica, record: Record) -> None:
+        """Take the role that a record gives to this node."""
+        known = replica.record
+        if known is not None and (record.epoch, record.activated) <= (known.epoch, known.activated):
+            return
+        replica.record = record
+        if record.primary == self.me and record.lineage(self.me) == self.storage.lineage:
+            self._lead(replica, record)
+            return
+        if known is None or known.epoch < record.epoch:
+            self._step_down(replica)
+            replica.heard_at = self.world.now()
+
+    def _lead(self, replica: Replica, record: Record) -> None:
+        primary, candidate = replica.primary, replica.candidate
+        if not record.activated:
+            self._step_down(replica)
+            replica.candidate = Candidate(self, replica, record)
+            replica.candidate.start()
+        elif primary is not None and primary.record.epoch + 1 == record.epoch:
+            replica.fence = record.epoch
+            self.storage.fence(replica.slot, record.epoch)
+            primary.on_record(record)
+            self.world.emit(SlotServed(replica.slot, record.epoch))
+        elif primary is not None and primary.record.epoch == record.epoch:
+            primary.record = record
+        elif candidate is not None and candidate.activates(record) and candidate.replicator:
+            candidate.replicator.record = record
+            self.become_primary(replica, record, candidate.replicator)
+        else:
+            # Activated by an earlier life of this node: `Upkeep` begins a new epoch.
+            self._step_down(replica)
+
+    def become_primary(self, replica: Replica, record: Record, replicator: Replicator) -> None:
+        replica.candidate = None
+        replica.primary = Primary(self, replica, record, replicator)
+        replica.confirmed = True
+        self.counters["store-activated"] += 1
+        self.world.emit(SlotServed(replica.slot, record.epoch))
+        replica.primary.on_progress()
+        self.leases.soon()
+
+    def _step_down(self, replica: Replica) -> None:
+        primary, candidate = replica.primary, replica.candidate
+        replica.primary = replica.candidate = None
+        if primary is not None:
+            primary.stop()
+        if candidate is not None:
+            candidate.stop()
+
+    def on_fenced(self, slot: int, fence: int) -> None:
+        """A member has promised a higher epoch: this node is the primary no more."""
+        replica = self.replicas.get(slot)
+        if replica is None or replica.primary is None:
+            return
+        if fence > replica.primary.record.epoch:
+            self.counters["store-deposed"] += 1
+            self._step_down(replica)
+            replica.heard_at = self.world.now()
+
+    def on_leases(self) -> None:
+        for replica in self.replicas.values():
+            if replica.primary is not None:
+                replica.primary.on_leases()
+
+    def on_progress(self, slot: int) -> None:
+        """More of a slot's log is durable somewhere."""
+        replica = self.replicas.get(slot)
+        if replica is None:
+            return
+        if replica.primary is not None:
+            replica.primary.on_progress()
+        elif replica.candidate is not None:
+            replica.candidate.on_progress()
+
+    # Looking around, for the parts.
+
+    def claims(self) -> Iterator[tuple[int, int, int, Sequence[int]]]:
+        """The slots that this node serves: slot, epoch, commit point, whose leases it needs."""
+        for slot, replica in self.replicas.items():
+            primary = replica.primary
+            if primary is not None and primary.serving:
+                yield slot, primary.record.epoch, replica.commit, primary.needed
+
+    def copies_wanted(self) -> Iterator[tuple[int, int]]:
+        """(slot, node): who needs a whole state from here."""
+        for slot in list(self.replicas):
+            replicator = self.replicator(slot)
+            if replicator is not None:
+                for node in list(replicator.copies):
+                    yield slot, node
+
+    def places(self, slot: int, left: int) -> list[int]:
+        """Nodes that should keep a slot; if too few members are left, any other too."""
+        targets = list(self.table.targets(slot))
+        if left < self.min_replicas:
+            others = [c.id for c in self.table.contacts() if c.id not in targets]
+            turn = slot % len(others) if others else 0
+            targets += others[turn:] + others[:turn]
+        return targets
+
+    def filled(self, slot: int, kept: Sequence[Member], lost: Sequence[int]) -> list[Member]:
+        return self.upkeep.filled(slot, kept, lost)
+
+    # Messages.
+
+    def on_peer_up(self, node: int) -> None:
+        """A new link: everybody there is greeted again."""
+        for replica in self.replicas.values():
+            if replica.primary is not None:
+                replica.primary.replicator.on_link_up(node)
+            elif replica.candidate is not None:
+                if replica.candidate.replicator is not None:
+                    replica.candidate.replicator.on_link_up(node)
+                else:
+                    replica.candidate.ask()
+        self.leases.soon()
+
+    def _on_adopted(self, session: Session, message: Adopted) -> None:
+        node = self.peers.speaker(session)
+        if not node:
+            return
+        for position in message.positions:
+            replica = self.replicas.get(position.slot)
+            if replica is None:
+                continue
+            if replica.primary is not None:
+                replica.primary.on_position(node, position)
+            elif replica.candidate is not None:
+                replica.candidate.on_position(node, position)
+
+    def _on_prepared(self, session: Session, message: Prepared) -> None:
+        node = self.peers.speaker(session)
+        if not node:
+            return
+        for slot, epoch, sequence in message.acks:
+            replicator = self.replicator(slot)
+            if replicator is None or replicator.record.epoch != epoch:
+                continue
+            if replicator.on_ack(node, sequence):
+                self.on_progress(slot)
+
+    def _on_pulled(self, session: Session, message: Pulled) -> None:
+        self.peers.speaker(session)
+        replica = self.replicas.get(message.slot)
+        if replica is None or replica.candidate is None:
+            return
+        if replica.candidate.record.epoch == message.epoch:
+            replica.candidate.on_entries(session, message)
+
+    def reply(self, session: Session, message: Any) -> bool:
+        """An answer, on the link that asked."""
+        if not session.open or self.stopped:
+            return False
+        return session.link.send(codec.encode(message), Plane.CONTROL)
+
+    # One turn of the loop.
+
+    def unsynced(self, replicator: Replicator) -> None:
+        """It has appended something that must become durable."""
+        self._unsynced[replicator] = None
+        self.flush_later()
+
+    def after_sync(self, action: Callable[[], None]) -> None:
+        """Do this once everything journalled so far is durable."""
+        self._after_sync.append(action)
+        self.flush_later()
+
+    def flush_later(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self.world.call_later(0.0, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self.stopped:
+            return
+        self.peers.flush()
+        self.proposals.flush()
+        acks = self.member.take_acks()
+        appended = [(r, r.replica.chain.last) for r in self._unsynced]
+        self._unsynced.clear()
+        actions, self._after_sync = self._after_sync, []
+        if not (acks or appended or actions):
+            return
+
+        def synced() -> None:
+            if self.stopped:
+                return
+            for session, listed in acks:
+                self.member.acknowledge(session, listed)
+            for replicator, last in appended:
+                if self.replicator(replicator.replica.slot) is replicator:
+                    replicator.on_durable(last)
+                    self.on_progress(replicator.replica.slot)
+            for action in actions:
+                action()
+
+        self.storage.sync(synced)

@@ -1,0 +1,177 @@
+"""The state of a slot: the machines of its services, and what makes every command apply once.
+
+A machine turns bodies of commands into results. It must be deterministic: all replicas of a slot
+apply the same payloads in the same order, and one of them may have loaded another's dump in
+between. What a machine refuses with a `SwellError` is a result like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Protocol
+
+from swell.errors import SwellError, WireError
+from swell.store import payload as payloads
+from swell.store.messages import Status
+from swell.store.once import TOO_LONG, Once, opened_s
+from swell.store.payload import Command, Expire
+
+RESULTS_BYTES_MAX = 4096
+"""Longer results are not kept: a retry hears that the outcome is unknown."""
+
+EXPIRED = b"session-expired"
+"""With `Status.UNKNOWN`: the session is behind the horizon. A command that was sent only once
+was not executed."""
+
+FORMAT = 1
+
+_top = Struct(">BIB")
+_service = Struct(">BQ")
+_statuses = tuple(Status)
+_marks = tuple(bytes([status]) for status in Status)
+
+Outcome = tuple[Status, bytes]
+
+
+class Machine(Protocol):
+    """One service's part of a slot. `apply` and `query` raise `SwellError` for what they refuse
+    and nothing else; `query` changes nothing."""
+
+    def apply(self, body: bytes) -> bytes: ...
+
+    def query(self, body: bytes) -> bytes: ...
+
+    def dump(self) -> bytes: ...
+
+    def load(self, data: bytes) -> None: ...
+
+
+class SlotState:
+    """What a replica has applied of a slot's log."""
+
+    __slots__ = ("_machines", "_once", "_results_bytes_max", "_services")
+
+    def __init__(
+        self,
+        services: Mapping[int, Callable[[], Machine]],
+        results_bytes_max: int = RESULTS_BYTES_MAX,
+    ) -> None:
+        self._services = services
+        self._machines = self._new_machines()
+        self._once = Once()
+        self._results_bytes_max = results_bytes_max
+
+    def _new_machines(self) -> dict[int, Machine]:
+        return {number: self._services[number]() for number in sorted(self._services)}
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions are remembered."""
+        return len(self._once.sessions)
+
+    @property
+    def horizon_s(self) -> int:
+        return self._once.horizon_s
+
+    @property
+    def oldest_s(self) -> int:
+        """When the oldest session that is remembered was opened; far ahead if there is none."""
+        return opened_s(min(self._once.sessions)) if self._once.sessions else 1 << 62
+
+    def horizon_keeping(self, sessions_max: int) -> int:
+        """The horizon that an `expire` entry must carry to leave at most so many sessions."""
+        return self._once.horizon_keeping(sessions_max)
+
+    def apply(self, payload: bytes) -> Outcome:
+        """Apply one committed payload; the same outcome on every replica."""
+        try:
+            what = payloads.decode(payload)
+        except WireError as error:
+            return Status.REFUSED, str(error).encode()
+        if what.__class__ is Command:
+            return self._command(what)
+        if what.__class__ is Expire:
+            self._once.expire(what.horizon_s)
+        return Status.DONE, b""
+
+    def _command(self, command: Command) -> Outcome:
+        session, number, lowest, service, body = command
+        if self._once.is_expired(session):
+            return Status.UNKNOWN, EXPIRED
+        known = self._once.of(session, lowest)
+        kept = known.results.get(number)
+        if kept is not None:
+            return _unpacked(kept)
+        if number < known.lowest:
+            return Status.UNKNOWN, b""
+        known.rise(min(lowest, number))
+        status, result = self._run(service, body)
+        fits = len(result) <= self._results_bytes_max
+        known.results[number] = _marks[status] + result if fits else TOO_LONG
+        return status, result
+
+    def _run(self, service: int, body: bytes) -> Outcome:
+        machine = self._machines.get(service)
+        if machine is None:
+            return Status.REFUSED, _no_service(service)
+        try:
+            return Status.DONE, machine.apply(body)
+        except SwellError as error:
+            return Status.REFUSED, str(error).encode()
+
+    def query(self, service: int, body: bytes) -> Outcome:
+        """Answer from the applied state, changing nothing."""
+        machine = self._machines.get(service)
+        if machine is None:
+            return Status.REFUSED, _no_service(service)
+        try:
+            return Status.DONE, machine.query(body)
+        except SwellError as error:
+            return Status.REFUSED, str(error).encode()
+
+    # Bytes.
+
+    def dump(self) -> bytes:
+        """All of it, as of now."""
+        once = self._once.dump()
+        parts = [_top.pack(FORMAT, len(once), len(self._machines)), once]
+        for number, machine in self._machines.items():
+            data = machine.dump()
+            parts.append(_service.pack(number, len(data)))
+            parts.append(data)
+        return b"".join(parts)
+
+    def load(self, data: bytes) -> None:
+        """Become what was dumped. `WireError`, and nothing changed: the bytes are no dump, or one
+        with services that this node does not know."""
+        if len(data) < _top.size:
+            raise WireError("bad-state", f"{len(data)} bytes")
+        version, length, count = _top.unpack_from(data)
+        if version != FORMAT:
+            raise WireError("bad-state", f"format {version} is not known here")
+        at = _top.size + length
+        once, machines = Once(), self._new_machines()
+        once.load(data[_top.size : at])
+        for _ in range(count):
+            if at + _service.size > len(data):
+                raise WireError("bad-state", "a service is cut off")
+            number, length = _service.unpack_from(data, at)
+            at += _service.size + length
+            machine = machines.get(number)
+            if machine is None:
+                raise WireError("bad-state", f"service {number} is not known here")
+            machine.load(data[at - length : at])
+        if at != len(data):
+            raise WireError("bad-state", f"{len(data)} bytes, announced were {at}")
+        self._once, self._machines = once, machines
+
+
+def _unpacked(kept: bytes) -> Outcome:
+    if kept == TOO_LONG:
+        return Status.UNKNOWN, b""
+    return _statuses[kept[0]], kept[1:]
+
+
+def _no_service(service: int) -> bytes:
+    return f"service {service} is not known to this slot: use a newer node".encode()

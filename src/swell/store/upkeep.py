@@ -1,0 +1,156 @@
+"""What a node does about its slots as time passes: creates, takes over, fills up, lets go.
+
+Hints come from the plan and from silence; every decision is a proposal that the registry judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from swell.store import record as records
+from swell.store.record import Member, Record
+
+if TYPE_CHECKING:
+    from swell.store.replica import Replica
+    from swell.store.service import Store
+
+IDLE_S = 30.0
+"""A link that nothing was sent on for so long is closed."""
+
+DROP_AFTER_S = 15.0
+"""What this node keeps of a slot that it is no member of is dropped after so long."""
+
+CREATE_WAIT_S = 3.0
+"""How long a new slot waits for all of its members before it begins with fewer."""
+
+
+class Upkeep:
+    """The timer of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._due_at = 0.0
+        self._creating_since: float | None = None
+
+    def start(self) -> None:
+        self._arm()
+
+    def _arm(self) -> None:
+        interval_s = self._store.settings.beat_interval_s
+        self._due_at = self._store.world.now() + interval_s
+        self._store.world.call_later(interval_s, self._tick)
+
+    def _tick(self) -> None:
+        store = self._store
+        now = store.world.now()
+        late_s = now - self._due_at
+        stalled_s = late_s if late_s > store.settings.beat_interval_s else 0.0
+        if store.stopped:
+            return
+        self._arm()
+        store.peers.tick(now, IDLE_S, stalled_s)
+        store.leases.beat(now)
+        store.copying.tick(now)
+        for replica in list(store.replicas.values()):
+            # While this node stood still it could not hear: that is nobody's silence.
+            replica.heard_at += stalled_s
+            if replica.primary is not None:
+                replica.primary.tick(now)
+            elif replica.candidate is not None:
+                replica.candidate.tick(now)
+            else:
+                self._watch(replica, now)
+        self._create(now)
+        store.flush_later()
+
+    # Taking over.
+
+    def _watch(self, replica: Replica, now: float) -> None:
+        """A follower looks after its primary."""
+        store = self._store
+        record = store.table.record(replica.slot)
+        if record is None or record.epoch < replica.fence:
+            return
+        if store.proposals.open(replica.slot) is not None:
+            return
+        keepers = record.keepers or record.members
+        mine = next((m.lineage for m in keepers if m.node == store.me), None)
+        if mine != store.storage.lineage or (record.keepers and not replica.has_data):
+            self._let_go(replica, record, now)
+            return
+        if record.primary == store.me:
+            # Of this epoch this life knows nothing: begin a new one.
+            members = list(record.members)
+        else:
+            backups = [member.node for member in keepers if member.node != record.primary]
+            patience = 2.0 + 0.5 * backups.index(store.me)
+            if now - replica.heard_at <= patience * store.settings.silence_s:
+                return
+            kept = [member for member in keepers if member.node != record.primary]
+            members = self.filled(replica.slot, kept, [record.primary])
+        if store.proposals.propose(records.take_over(record, store.me, members)):
+            store.counters["store-takeover"] += 1
+
+    def filled(self, slot: int, kept: Sequence[Member], lost: Sequence[int]) -> list[Member]:
+        """Members for a new epoch: this node first, and enough others if there are any. Lost ones
+        only if nobody else is left: they may come back."""
+        store = self._store
+        now = store.world.now()
+        chosen = {store.me: store.storage.lineage}
+        chosen |= {m.node: m.lineage for m in kept if m.node != store.me}
+        for node in store.places(slot, len(chosen)):
+            if len(chosen) >= store.min_replicas:
+                break
+            if node in chosen or node in lost:
+                continue
+            store.leases.court(node)
+            lineage = store.peers.lineage(node)
+            if lineage and store.peers.silent_s(node, now) <= store.settings.silence_s:
+                chosen[node] = lineage
+        record = store.table.record(slot)
+        for member in record.keepers if record is not None else ():
+            if len(chosen) < store.min_replicas:
+                chosen.setdefault(member.node, member.lineage)
+        return [Member(node, lineage) for node, lineage in chosen.items()]
+
+    def _let_go(self, replica: Replica, record: Record, now: float) -> None:
+        """Not a member: what is here helps nobody, unless it is being taught."""
+        store = self._store
+        if record.activated and now - replica.heard_at > DROP_AFTER_S:
+            store.counters["store-dropped"] += 1
+            store.storage.drop(replica.slot)
+            del store.replicas[replica.slot]
+
+    # Creating.
+
+    def _create(self, now: float) -> None:
+        """Slots without a record that the plan gives to this node."""
+        store = self._store
+        if not store.table.slots or store.table.known >= store.table.slots:
+            self._creating_since = None
+            return
+        if self._creating_since is None:
+            self._creating_since = now
+        waited = now - self._creating_since > CREATE_WAIT_S
+        for slot in range(store.table.slots):
+            targets = store.table.targets(slot)
+            if not targets or targets[0] != store.me or store.table.record(slot) is not None:
+                continue
+            if store.proposals.open(slot) is not None:
+                continue
+            members = self._met(targets)
+            if len(members) == len(targets) or (waited and len(members) >= store.min_replicas):
+                store.proposals.propose(records.create(slot, members))
+
+    def _met(self, nodes: Iterable[int]) -> list[Member]:
+        """Those that have said what data they have."""
+        store = self._store
+        met: list[Member] = []
+        for node in nodes:
+            if node != store.me:
+                store.leases.court(node)
+            lineage = store.peers.lineage(node)
+            if lineage:
+                met.append(Member(node, lineage))
+        return met

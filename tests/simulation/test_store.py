@@ -1,0 +1,63 @@
+"""The replicated store in simulation: no acknowledged write is lost, none is applied twice, no read
+is stale (RIP-4, RIP-5, SPI-3 to SPI-6). `SWELL_SEEDS` chooses how many seeds run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from swell.simulation.workloads.catalogue import STORE_BUGS, run
+
+SEEDS = int(os.environ.get("SWELL_SEEDS", "50"))
+BUG_SEEDS_MAX = 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+def test_every_seed_is_safe_and_goes_on(first: int) -> None:
+    for seed in range(first, min(first + 10, SEEDS)):
+        result = run("store", seed)
+        assert result.problems == [], f"swell simulate --workload store --seed {seed}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", STORE_BUGS)
+def test_planted_bugs_are_caught(bug: str) -> None:
+    for seed in range(BUG_SEEDS_MAX):
+        result = run("store", seed, bugs=frozenset({bug}))
+        if result.problems and not result.problems[0].startswith("vacuous"):
+            return
+    pytest.fail(f"{bug} was not caught by {BUG_SEEDS_MAX} seeds")
+
+
+@pytest.mark.slow
+def test_spi_4_a_zone_lost_for_good_takes_no_key_with_it() -> None:
+    result = run("zone-loss", seed=1)
+    assert result.problems == []
+    assert result.counts["keys"] == 2_000
+    assert result.counts["destroyed"] == 4
+
+
+@pytest.mark.slow
+def test_spi_6_growing_to_nine_nodes_and_back_fails_no_operation() -> None:
+    result = run("growth", seed=1)
+    assert result.problems == []
+
+
+@pytest.mark.slow
+def test_a_seed_replays_exactly_under_another_hash_seed() -> None:
+    code = "from swell.simulation.workloads.catalogue import run; print(run('store', 4).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
