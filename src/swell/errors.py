@@ -40,9 +40,9 @@ class TooLargeError(SwellError):
 
 
 class InvalidKeyError(SwellError):
-    """A key does not follow the rules of `swell.dht.operations`."""
+    """A key does not follow the rules of `swell.dht.keys`."""
 
 
 class OutcomeUnknownError(SwellError):
-    """It may have been executed or not; it will not be executed later than by one attempt that is
-    still on its way, and never twice. Look before doing it again."""
+    """It may have been executed, or be executed yet by an attempt that is still on its way; never
+    twice. Look before doing it again."""

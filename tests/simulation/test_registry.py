@@ -247,7 +247,7 @@ def test_a_slow_watcher_skips_values_but_never_the_last_one() -> None:
         assert last is not None
         assert last[0].entry is not None
         version = last[0].entry.version
-    assert leader.counters["registry-watcher-behind"] == 1
+    assert leader.counters["registry-watcher-behind"] >= 1
     group.simulation.network.remove(slow)
     group.simulation.run_for(0.5)
     versions = [entry.version for changes in heard for entry in changes.values() if entry]

@@ -10,7 +10,7 @@ from swell.overlay.contact import Contact
 from swell.overlay.messages import Hello, LinkKind
 from swell.overlay.overlay import Overlay
 from swell.overlay.routed import Routed
-from swell.settings import DirectorySettings, OverlaySettings, Settings
+from swell.settings import DirectorySettings, OverlaySettings, Settings, StoreSettings
 from swell.simulation.checkers.topology import problems
 from swell.simulation.fleet import CLUSTER, Fleet
 from swell.simulation.simulation import Simulation
@@ -39,6 +39,7 @@ class Cluster(Fleet):
                     connections=connections, **{"report_interval_s": 2.0, **settings}
                 ),
                 directory=DirectorySettings(**directory),
+                store=StoreSettings(slots=4),
             ),
             frozenset(bugs),
             voters,

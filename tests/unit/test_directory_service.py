@@ -352,7 +352,7 @@ def test_after_an_error_of_the_disk_the_log_is_written_anew(cluster: Cluster) ->
 def test_the_log_stays_short() -> None:
     cluster = Cluster(raft=RaftSettings(snapshot_entries=8)).build(3)
     directory = service(cluster)
-    limit = 8192
+    limit = 64 * 1024  # the records of all slots are in it
     for _ in range(30):
         cluster.crash(["a3"])
         cluster.run(0.5)

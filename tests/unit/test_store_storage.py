@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.unit.storage_toys import Machine, Slot
@@ -191,7 +193,7 @@ def test_the_loop_is_free_between_two_slots_of_a_compaction() -> None:
     assert dumps == []
     machine.settle()
     assert len(dumps) == 8
-    assert all(later - sooner >= 0.004 for sooner, later in zip(dumps, dumps[1:], strict=False))
+    assert all(later - sooner >= 0.004 for sooner, later in pairwise(dumps))
 
 
 def test_a_slot_that_is_dropped_while_its_file_is_made_does_not_come_back() -> None:
@@ -253,15 +255,15 @@ def storm(seed: int, bugs: frozenset[str] = frozenset()) -> tuple[Machine, int]:
 def test_nothing_acknowledged_is_lost_and_nothing_cut_comes_back() -> None:
     behind = 0
     counters: dict[str, int] = {}
-    for seed in range(250):
+    for seed in range(150):
         machine, count = storm(seed)
         behind += count
         for name, value in machine.counters.items():
             counters[name] = counters.get(name, 0) + value
-    assert behind > 100
-    assert counters["storage-compactions"] > 100
-    assert counters["storage-installs"] > 100
-    assert counters["journal-torn"] > 50
+    assert behind > 60
+    assert counters["storage-compactions"] > 80
+    assert counters["storage-installs"] > 80
+    assert counters["journal-torn"] > 30
 
 
 def test_the_planted_skipped_sync_is_caught() -> None:

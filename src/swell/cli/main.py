@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
     "broadcast": Command("swell.cli.inspect", "broadcast", "Trace a message to every node."),
     "status": Command("swell.cli.inspect", "status", "Show one node and its counters."),
     "directory": Command("swell.cli.directory", "app", "Show or change the directory's voters."),
+    "dht": Command("swell.cli.dht", "app", "Read and write the distributed hash table."),
     "demo": Command("swell.cli.demo", "demo", "Watch a local cluster form, route and heal."),
     "node": Command("swell.cli.node", "node", "Run one node."),
     "cluster": Command("swell.cli.cluster", "app", "Make a cluster's authority and certificates."),

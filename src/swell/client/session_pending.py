@@ -17,7 +17,7 @@ RETRY_GROWTH = 1.5
 """After this silence an operation is sent to another node too."""
 
 BUSY_S = 0.05
-BUSY_S_MAX = 1.0
+BUSY_S_MAX = 0.5
 """How long to wait after a node said that it cannot now; doubled each time."""
 
 REDIRECTS_MAX = 3

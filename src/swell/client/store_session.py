@@ -47,12 +47,17 @@ TICK_S = 0.05
 SESSION_S = 3600.0
 """A new session is begun that often, well before the store forgets the old one."""
 
+NUMBER_BYTES = 6
+"""Numbers begin by chance: should two clients ever draw the same session, neither takes the
+other's results for its own."""
+
 PARK_S = 0.1
 """Until an operation is looked at again for which no node could be reached."""
 
 _DATA = Plane.DATA
 _DONE, _STALE, _BUSY = int(Status.DONE), int(Status.STALE), int(Status.BUSY)
 _REDIRECT, _UNKNOWN, _REFUSED = int(Status.REDIRECT), int(Status.UNKNOWN), int(Status.REFUSED)
+_RETRY = int(Status.RETRY)
 _COMMAND = int(Read.COMMAND)
 
 
@@ -79,7 +84,7 @@ class StoreSession:
         self.counters: Counter[str] = Counter()
         self._peers = Peers(world, cluster, addresses, self.counters, self._on_ready, self._on_lost)
         self._open: dict[int, Pending] = {}
-        self._number = 0
+        self._number = int.from_bytes(world.entropy(NUMBER_BYTES), "big")
         self._session = 0
         self._session_until = 0.0
         self._routes = Routes(world, self._peers, self.counters, self._on_table)
@@ -144,8 +149,7 @@ class StoreSession:
             return
         pending.peer = peer
         pending.answers_seen = peer.answers
-        wake_at = now + pending.retry_s * (0.75 + 0.5 * self._world.rng.random())
-        pending.wake_at = min(wake_at, pending.due_at)
+        self._arm(pending, now, pending.retry_s)
         if peer.open and not peer.blocked and len(peer.sent) < SENT_MAX:
             self._send(pending, peer, now)
         else:
@@ -175,12 +179,17 @@ class StoreSession:
         """Send what waits for this peer, as far as there is room."""
         now = self._world.now()
         while peer.waiting and peer.open and not peer.blocked and len(peer.sent) < SENT_MAX:
-            number = next(iter(peer.waiting))
-            self._send(peer.waiting.pop(number), peer, now)
+            pending = peer.waiting.pop(next(iter(peer.waiting)))
+            self._arm(pending, now, pending.retry_s)
+            self._send(pending, peer, now)
 
     def _park(self, pending: Pending, now: float, delay_s: float) -> None:
         """Try again later, wherever that will be."""
         pending.peer = None
+        self._arm(pending, now, delay_s)
+
+    def _arm(self, pending: Pending, now: float, delay_s: float) -> None:
+        """Look at it again after about this time."""
         wake_at = now + delay_s * (0.75 + 0.5 * self._world.rng.random())
         pending.wake_at = min(wake_at, pending.due_at)
 
@@ -216,7 +225,7 @@ class StoreSession:
             self._end(pending, RefusedError("refused", executed.body.decode(errors="replace")))
         elif status == _UNKNOWN and pending.read == _COMMAND:
             self._on_unknown(pending, executed.body)
-        elif status in (_BUSY, _REDIRECT, _UNKNOWN):
+        elif status in (_BUSY, _REDIRECT, _UNKNOWN, _RETRY):
             self._on_not_now(pending, peer, status, primary)
         else:
             raise WireError("bad-status", f"{status}")
@@ -224,11 +233,12 @@ class StoreSession:
             self._flush(peer)
 
     def _on_unknown(self, pending: Pending, body: bytes) -> None:
-        if body == EXPIRED and pending.uncertain == 1 and not pending.renewed:
+        only = pending.uncertain == 1
+        if only and pending.session == self._session:
+            self._session_until = 0.0  # expired, or another client has drawn the same
+        if only and body == EXPIRED and not pending.renewed:
             # No attempt but this one, which says that it was not executed.
             self.counters["session-expired"] += 1
-            if pending.session == self._session:
-                self._session_until = 0.0
             self._leave_peer(pending)
             pending.renewed = True
             pending.session = pending.uncertain = 0
@@ -239,8 +249,10 @@ class StoreSession:
     def _on_not_now(
         self, pending: Pending, peer: Peer, status: int, primary: Contact | None
     ) -> None:
-        """This attempt was not executed: send it again, at once if we learned where to."""
-        pending.uncertain -= 1
+        """Send it again, at once if we learned where to. Unless the node lost track of it, this
+        attempt was not executed."""
+        if status != _RETRY:
+            pending.uncertain -= 1
         if pending.peer is not peer:
             return  # an earlier attempt: the present one is under way
         self._leave_peer(pending)
@@ -250,7 +262,8 @@ class StoreSession:
             pending.redirects += 1
             self._dispatch(pending, now)
             return
-        pending.avoid = peer if primary is None or elsewhere or status == _REDIRECT else None
+        # A node that names itself is about to serve: it is the one to ask again.
+        pending.avoid = peer if primary is None or elsewhere else None
         delay_s = min(BUSY_S_MAX, BUSY_S * 2**pending.busy)
         pending.busy = min(pending.busy + 1, 16)
         self._park(pending, now, delay_s)

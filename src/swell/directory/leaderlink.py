@@ -184,8 +184,9 @@ class LeaderLink:
     # -- keeping it ----------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Begin to ping, unless that is under way; a single voter cannot be exchanged anyway."""
-        if "ping" not in self._timers and len(self._voters) > 1:
+        """Begin to ping, unless that is under way. The only voter is pinged too: a machine that lost
+        power ends no link, and its next life knows nothing of what was asked on the old one."""
+        if "ping" not in self._timers:
             self._heard_at = max(self._heard_at, self._world.now() - PING_S)
             self._ping_later()
 

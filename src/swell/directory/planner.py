@@ -2,7 +2,8 @@
 
 It looks at the state every quarter of a second, and when nodes have come, gone or started again,
 or pins were changed, it plans anew: once that has been quiet for a second, after three seconds at
-most. A plan that says nothing new is not written, so the log stays short. The plan is compared
+most. Placing the slots takes a good part of a second in a large cluster, so it is done off the
+loop. A plan that says nothing new is not written, so the log stays short. The plan is compared
 and set like everything in the registry: two leaders cannot overwrite each other.
 
 The number of slots and of replicas is what the settings said when the first plan was written, and
@@ -13,11 +14,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from swell.directory.placement import place, slot_key
 from swell.directory.plan import (
     PINS,
     PLAN,
+    SLOTS_MAX,
     Plan,
     Targets,
     decode_pin,
@@ -25,8 +30,8 @@ from swell.directory.plan import (
     encode_plan,
 )
 from swell.directory.records import State
-from swell.directory.registry import VALUE_BYTES_MAX, Change, Outcome, Registry
-from swell.errors import WireError
+from swell.directory.registry import VALUE_BYTES_MAX, Change, Outcome
+from swell.errors import UnavailableError, WireError
 from swell.overlay.contact import Contact
 from swell.rings import TwoLevelRing
 from swell.settings import OverlaySettings, StoreSettings
@@ -47,6 +52,15 @@ Mark = tuple[int, tuple[int, ...]]
 """What a plan was made from: the view's epoch, and the versions of the plan and of all pins."""
 
 
+class Task(NamedTuple):
+    """What targets are computed from."""
+
+    draft: Plan
+    zones: Mapping[int, Sequence[int]]
+    pins: Mapping[int, tuple[int, ...]]
+    ring_points: int
+
+
 class Planner:
     """Runs while this voter leads."""
 
@@ -59,6 +73,8 @@ class Planner:
         change: Commit,
         counters: Counter[str],
     ) -> None:
+        assert 1 <= settings.slots <= SLOTS_MAX
+        assert 1 <= settings.min_replicas <= settings.replicas
         self._world = world
         self._overlay = overlay
         self._settings = settings
@@ -108,15 +124,60 @@ class Planner:
         return self._state.epoch, tuple(entry.version if entry else 0 for entry in entries)
 
     def _write(self) -> None:
-        """Write the plan of now, if it differs from the one there is."""
+        """Begin to make the plan of now, unless that cannot be done yet."""
         entry = self._state.registry.get(PLAN)
         try:
             old = None if entry is None else decode_plan(entry.value)
         except WireError as error:
             self._counters[f"planner-{error.reason}"] += 1
             return
-        plan = self._plan(old)
-        if plan is None:
+        up = {e.contact.id: e.contact for e in self._state.nodes.values() if e.up}
+        settings = self._settings
+        draft = old or Plan(
+            0, settings.slots, settings.replicas, settings.min_replicas, (), ()
+        )  # fmt: skip
+        draft = msgspec.structs.replace(draft, view_epoch=self._state.epoch)
+        expected = 0 if entry is None else entry.version
+        if len(up) >= draft.min_replicas:
+            self._writing = True
+            term = self._term
+            task = Task(draft, _zones(up), self._pins(), self._overlay.ring_points)
+
+            def placed(targets: Targets | Exception) -> None:
+                if term == self._term:
+                    self._on_placed(targets, draft, up, old, expected)
+
+            self._world.offload(targets_of, task, placed)
+        elif old is not None:
+            self._compare(old.targets, draft, up, old, expected)
+
+    def _on_placed(
+        self,
+        targets: Targets | Exception,
+        draft: Plan,
+        up: Mapping[int, Contact],
+        old: Plan | None,
+        expected: int,
+    ) -> None:
+        self._writing = False
+        if isinstance(targets, UnavailableError):
+            self._planned = None  # look again
+        elif isinstance(targets, Exception):
+            raise targets
+        else:
+            self._compare(targets, draft, up, old, expected)
+
+    def _compare(
+        self,
+        targets: Targets,
+        draft: Plan,
+        up: Mapping[int, Contact],
+        old: Plan | None,
+        expected: int,
+    ) -> None:
+        """Write the plan if it differs from the one there is."""
+        plan = msgspec.structs.replace(draft, targets=targets, contacts=_contacts(up, targets))
+        if old is not None and (plan.targets, plan.contacts) == (old.targets, old.contacts):
             return
         value = encode_plan(plan)
         if len(value) > VALUE_BYTES_MAX:
@@ -133,54 +194,39 @@ class Planner:
                 else:
                     self._planned = None  # look again
 
-        expected = 0 if entry is None else entry.version
         self._change([Change(PLAN, expected, value)], written)
 
-    def _plan(self, old: Plan | None) -> Plan | None:
-        """What the plan should say now; None if that is nothing new, or cannot be said yet."""
-        up = {e.contact.id: e.contact for e in self._state.nodes.values() if e.up}
-        settings = self._settings
-        slots, replicas, min_replicas = (
-            (settings.slots, settings.replicas, settings.min_replicas)
-            if old is None
-            else (old.slots, old.replicas, old.min_replicas)
-        )
-        if len(up) >= min_replicas:
-            targets = self._targets(up, slots, replicas, min_replicas)
-        elif old is not None:
-            targets = old.targets
-        else:
-            return None
-        contacts = _contacts(up, targets)
-        if old is not None and (targets, contacts) == (old.targets, old.contacts):
-            return None
-        return Plan(self._state.epoch, slots, replicas, min_replicas, targets, contacts)
-
-    def _targets(
-        self, up: Mapping[int, Contact], slots: int, replicas: int, min_replicas: int
-    ) -> Targets:
-        zones: dict[int, list[int]] = {}
-        for node in sorted(up):
-            zones.setdefault(up[node].zone, []).append(node)
-        ring = TwoLevelRing(zones, SLICE_SIZE, self._overlay.ring_points)
-        targets = [place(slot_key(slot), zones, replicas, ring) for slot in range(slots)]
-        for slot, nodes in self._pins(self._state.registry).items():
-            pinned = [node for node in dict.fromkeys(nodes) if node in up]
-            if pinned and slot < slots:
-                # Too few would never serve: the ring helps out.
-                spare = [node for node in targets[slot] if node not in pinned]
-                targets[slot] = (*pinned, *spare[: max(0, min_replicas - len(pinned))])
-        return tuple(targets)
-
-    def _pins(self, registry: Registry) -> dict[int, tuple[int, ...]]:
+    def _pins(self) -> dict[int, tuple[int, ...]]:
         pins: dict[int, tuple[int, ...]] = {}
-        for key, entry in registry.read(PINS).items():
+        for key, entry in self._state.registry.read(PINS).items():
             try:
                 slot, nodes = decode_pin(key, entry.value)
                 pins[slot] = nodes
             except WireError:
                 self._counters["planner-bad-pin"] += 1
         return pins
+
+
+def targets_of(task: Task) -> Targets:
+    """Pure: the nodes of every slot, by the ring and the pins."""
+    draft, zones = task.draft, task.zones
+    ring = TwoLevelRing(zones, SLICE_SIZE, task.ring_points)
+    targets = [place(slot_key(slot), zones, draft.replicas, ring) for slot in range(draft.slots)]
+    up = {node for members in zones.values() for node in members}
+    for slot, nodes in task.pins.items():
+        pinned = [node for node in dict.fromkeys(nodes) if node in up]
+        if pinned and slot < draft.slots:
+            # Too few would never serve: the ring helps out.
+            spare = [node for node in targets[slot] if node not in pinned]
+            targets[slot] = (*pinned, *spare[: max(0, draft.min_replicas - len(pinned))])
+    return tuple(targets)
+
+
+def _zones(up: Mapping[int, Contact]) -> dict[int, list[int]]:
+    zones: dict[int, list[int]] = {}
+    for node in sorted(up):
+        zones.setdefault(up[node].zone, []).append(node)
+    return zones
 
 
 def _contacts(up: Mapping[int, Contact], targets: Targets) -> tuple[Contact, ...]:

@@ -99,8 +99,10 @@ class RegistryService:
 
     def on_applied(self, record: Record) -> None:
         """A record of any kind took effect at this voter."""
-        if self._leading and isinstance(record, RegistrySet):
-            self._applied.append((record, self._state.registry.outcomes))
+        if isinstance(record, RegistrySet):
+            self._counters["registry-full"] = self._state.registry.refused_full
+            if self._leading:
+                self._applied.append((record, self._state.registry.outcomes))
 
     # -- requests ------------------------------------------------------------------------------
 

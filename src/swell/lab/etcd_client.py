@@ -8,7 +8,7 @@ next member; whoever runs the load tries again, and etcd's puts may be repeated.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from swell.errors import ConfigurationError
 from swell.lab.etcd_messages import (
@@ -51,11 +51,13 @@ class EtcdClient:
         for channel in self._channels:
             channel.close()
 
-    async def put(self, key: bytes, value: bytes) -> None:
-        await (await self._channel()).call(_PUT_BLOCK, put_request(key, value))
+    async def put(self, key: str, value: bytes) -> None:
+        await (await self._channel()).call(_PUT_BLOCK, put_request(key.encode(), value))
 
-    async def get(self, key: bytes) -> bytes | None:
-        return value_of(await (await self._channel()).call(_RANGE_BLOCK, range_request(key)))
+    async def get(self, key: str) -> bytes | None:
+        return value_of(
+            await (await self._channel()).call(_RANGE_BLOCK, range_request(key.encode()))
+        )
 
     async def burden(self) -> None:
         """Costs the member about a millisecond and us next to nothing."""
@@ -111,6 +113,7 @@ class EtcdLibraryClient:
             raise ConfigurationError(
                 "the gRPC library is not installed: pip install grpcio"
             ) from None
+        self._error = aio.AioRpcError
         self._channel = aio.insecure_channel(str(addresses[0]))
         self._put = self._channel.unary_unary(PUT)
         self._range = self._channel.unary_unary(RANGE)
@@ -121,11 +124,17 @@ class EtcdLibraryClient:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def put(self, key: bytes, value: bytes) -> None:
-        await self._put(put_request(key, value))
+    async def put(self, key: str, value: bytes) -> None:
+        await self._call(self._put, put_request(key.encode(), value))
 
-    async def get(self, key: bytes) -> bytes | None:
-        return value_of(await self._range(range_request(key)))
+    async def get(self, key: str) -> bytes | None:
+        return value_of(await self._call(self._range, range_request(key.encode())))
 
     async def burden(self) -> None:
-        await self._range(count_request())
+        await self._call(self._range, count_request())
+
+    async def _call(self, method: Callable[[bytes], Awaitable[bytes]], message: bytes) -> bytes:
+        try:
+            return await method(message)
+        except self._error as error:
+            raise CallError(f"the call failed: {error.details()}") from None

@@ -13,6 +13,7 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from swell.errors import SwellError
 
@@ -22,7 +23,6 @@ PORTS = range(10_240, 32_768)
 STOP_S = 8.0
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class ServerError(SwellError):
@@ -85,9 +85,22 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def resident_bytes(pid: int) -> int:
-    """Memory that a process holds now."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+class Memory(NamedTuple):
+    """Of one process, in MiB."""
+
+    resident: float
+    peak: float
+    """The most that was ever resident."""
+
+
+def memory_mib(pid: int) -> Memory:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kib = {
+        name: value.split()[0]
+        for name, _, value in (line.partition(":") for line in lines)
+        if value.strip()
+    }
+    return Memory(int(kib["VmRSS"]) / 1024, int(kib["VmHWM"]) / 1024)
 
 
 def free_ports(count: int) -> list[int]:

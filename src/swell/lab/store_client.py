@@ -5,40 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import swell
-from swell.client.session import Requester
-from swell.runtime.world import RuntimeWorld
+from swell.lab.store_table import TableReader
 from swell.world import Address
-
-BURDEN_DEADLINE_S = 5.0
 
 
 class SwellClient:
-    """One connected client for all coroutines of the load process."""
+    """One connection for all coroutines of the load process; burdens go to the first address."""
 
     def __init__(self, addresses: Sequence[Address], cluster: str) -> None:
-        self._client = swell.connect(",".join(map(str, addresses)), cluster=cluster)
-        world = RuntimeWorld("burden", None, None, cluster=cluster)
-        self._world = world
-        self._requester = Requester(world, world.cluster, addresses[:1])
+        self._connection = swell.connect([str(address) for address in addresses], cluster=cluster)
+        self._dht = self._connection.dht()
+        self._table = TableReader(addresses[0], cluster)
 
     async def open(self) -> None:
-        await self._client.__aenter__()
-        self._dht = self._client.dht()
-        self._world.start(self._requester)
+        await self._connection.__aenter__()
+        await self._table.open()
 
     async def close(self) -> None:
-        await self._client.__aexit__(None, None, None)
-        await self._world.stop()
+        await self._connection.__aexit__(None, None, None)
+        await self._table.close()
 
-    async def put(self, key: bytes, value: bytes) -> None:
+    async def put(self, key: str, value: bytes) -> None:
         await self._dht.put(key, value)
 
-    async def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = await self._dht.get(key)
-        return value
+    async def get(self, key: str) -> bytes | None:
+        return await self._dht.get(key)
 
     async def burden(self) -> None:
-        """The node gathers and encodes its whole status; here the answer is only counted."""
-        done = self._world.loop.create_future()
-        self._requester.request("status", {}, BURDEN_DEADLINE_S, lambda _: done.set_result(None))
-        await done
+        """The node gathers and encodes its table of slots."""
+        await self._table.ask()

@@ -6,19 +6,23 @@ three nodes are voters of the directory and, with three replicas, all of them ke
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
+import uvloop
 
 import swell
-from swell.client.facade import request
+from swell.directory.messages import Voter
 from swell.errors import SwellError
 from swell.lab.server_process import LOOPBACK, ServerError, ServerProcess, free_ports
+from swell.lab.store_table import slots_served
 from swell.settings import Settings
 from swell.world import Address
 
@@ -42,7 +46,7 @@ class SwellCluster:
         try:
             self._nodes = [self._start(number) for number in range(NODES)]
             until_s = time.monotonic() + READY_S_MAX
-            while not self._serves():
+            while sum(self._slots()) < Settings().store.slots:
                 for node in self._nodes:
                     node.check()
                 if time.monotonic() > until_s:
@@ -78,7 +82,7 @@ class SwellCluster:
 
     def busiest(self) -> int:
         """The node that is primary of most slots, as a place in `pids`."""
-        slots = [self._primary_of(place) for place in range(NODES)]
+        slots = self._slots()
         return slots.index(max(slots))
 
     def kill(self, place: int) -> None:
@@ -99,7 +103,7 @@ class SwellCluster:
         """As `swell.cli.hosting` reads it."""
         host, port = self._addresses[number]
         voters = [
-            {"name": f"n{place}", "host": address.host, "port": address.port}
+            Voter(f"n{place}", address.host, address.port)
             for place, address in enumerate(self._addresses)
         ]
         return {
@@ -111,18 +115,23 @@ class SwellCluster:
             "port": port,
             "voters": voters,
             "cluster": self.cluster,
-            "settings": msgspec.to_builtins(Settings()),
+            "settings": Settings(),
         }
 
-    def _serves(self) -> bool:
-        """All slots have a primary, spread over all nodes."""
-        slots = [self._primary_of(place) for place in range(NODES)]
-        return sum(slots) == Settings().store.slots and min(slots) > 0
+    def _slots(self) -> list[int]:
+        """How many slots every node serves; zeros while nobody can tell."""
+        for node, address in zip(self._nodes, self._addresses, strict=True):
+            if not node.running:
+                continue
+            try:
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    served = runner.run(_ask(address, self.cluster))
+            except (SwellError, TimeoutError):
+                continue
+            return [served[place] for place in self._addresses]
+        return [0] * NODES
 
-    def _primary_of(self, place: int) -> int:
-        """How many slots a node is primary of; 0 if it does not say."""
-        try:
-            status = request([self._addresses[place]], self.cluster, "status", deadline_s=ASK_S)
-        except SwellError:
-            return 0
-        return int(status.get("store", {}).get("primary", 0))
+
+async def _ask(address: Address, cluster: str) -> Counter[Address]:
+    async with asyncio.timeout(ASK_S):
+        return await slots_served(address, cluster)

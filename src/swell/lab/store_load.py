@@ -35,8 +35,10 @@ SLOW_S = 0.25
 """Puts that took longer are told one by one."""
 RETRY_PAUSE_S = 0.01
 ANSWER_S_MAX = 120.0
-LATE_MAX = 4096
+UNDER_WAY_MAX = 4096
 """Operations of an open loop under way, at most; what is due beyond that is dropped, counted."""
+BURDEN_MAX = 256
+"""The same for requests that only burden."""
 
 
 class StoreClient(Protocol):
@@ -46,9 +48,9 @@ class StoreClient(Protocol):
 
     async def close(self) -> None: ...
 
-    async def put(self, key: bytes, value: bytes) -> None: ...
+    async def put(self, key: str, value: bytes) -> None: ...
 
-    async def get(self, key: bytes) -> bytes | None: ...
+    async def get(self, key: str) -> bytes | None: ...
 
     async def burden(self) -> None:
         """A request that costs the busiest server much more than this process."""
@@ -95,7 +97,9 @@ class Outcome(NamedTuple):
     """Longest time without any operation ending."""
     failures: int
     wrong: int
-    """Gets that returned something else than what was put; what an open loop had to drop."""
+    """Gets that returned something else than what was put."""
+    dropped: int
+    """Of an open loop: not begun because too many were under way."""
     client_cpu: float
     """Cores."""
     server_cpu: tuple[float, ...]
@@ -108,6 +112,7 @@ class Fill(NamedTuple):
     keys: int
     value_bytes: int
     clients: int
+    first: int = 0
 
 
 class Filled(NamedTuple):
@@ -168,8 +173,8 @@ class LoadProcess:
         return answer
 
 
-def key_of(number: int) -> bytes:
-    return b"key-%07d" % number
+def key_of(number: int) -> str:
+    return f"key-{number:07d}"
 
 
 def value_of(number: int, value_bytes: int) -> bytes:
@@ -195,10 +200,10 @@ class Workers:
         self._trial = trial
         self._random = random.Random(trial.clients)
         self._operate = self._put if trial.operation == "put" else self._get
+        self._keys = [key_of(number) for number in range(KEYS)]
         self._values = [value_of(number, VALUE_BYTES) for number in range(KEYS)]
         self._running = True
         self._begun_s: dict[int, float] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
         self._reset()
 
     def _reset(self) -> None:
@@ -206,17 +211,17 @@ class Workers:
         self._slow: list[Slow] = []
         self._last_s = time.monotonic()
         self._gap_s = 0.0
-        self._failures = self._wrong = 0
+        self._failures = self._wrong = self._dropped = 0
 
     async def run(self) -> Outcome:
         closed = math.isinf(self._trial.rate_per_s)
         parts: list[Coroutine[Any, Any, None]] = (
             [self._closed_loop(place) for place in range(self._trial.clients)]
             if closed
-            else [self._open_loop(self._trial.rate_per_s, self._timed)]
+            else [self._open_loop(self._trial.rate_per_s, self._timed, UNDER_WAY_MAX)]
         )
         if self._trial.burden_per_s:
-            parts.append(self._open_loop(self._trial.burden_per_s, self._burden))
+            parts.append(self._open_loop(self._trial.burden_per_s, self._burden, BURDEN_MAX))
         tasks = [asyncio.create_task(part) for part in parts]
         await asyncio.sleep(self._trial.warm_up_s)
         self._reset()
@@ -224,7 +229,7 @@ class Workers:
         await asyncio.sleep(self._trial.seconds)
         outcome = self._outcome(time.monotonic() - begun_s, cpu, self._cpu())
         self._running = False
-        await asyncio.gather(*tasks, *self._under_way)
+        await asyncio.gather(*tasks)
         return outcome
 
     def _cpu(self) -> list[float]:
@@ -245,6 +250,7 @@ class Workers:
             max(self._gap_s, now_s - self._last_s),
             self._failures,
             self._wrong,
+            self._dropped,
             client,
             tuple(servers),
             (*self._slow, *open_yet),
@@ -256,20 +262,25 @@ class Workers:
             await self._timed(self._begun_s[place])
 
     async def _open_loop(
-        self, rate_per_s: float, begin: Callable[[float], Coroutine[Any, Any, None]]
+        self,
+        rate_per_s: float,
+        begin: Callable[[float], Coroutine[Any, Any, None]],
+        under_way_max: int,
     ) -> None:
+        under_way: set[asyncio.Task[None]] = set()
         due_s = time.monotonic()
         while self._running:
             now_s = time.monotonic()
             while due_s <= now_s:
-                if len(self._under_way) < LATE_MAX:
+                if len(under_way) < under_way_max:
                     task = asyncio.create_task(begin(due_s))
-                    self._under_way.add(task)
-                    task.add_done_callback(self._under_way.discard)
+                    under_way.add(task)
+                    task.add_done_callback(under_way.discard)
                 else:
-                    self._wrong += 1
+                    self._dropped += 1
                 due_s += self._random.expovariate(rate_per_s)
             await asyncio.sleep(due_s - now_s)
+        await asyncio.gather(*under_way)
 
     async def _timed(self, begun_s: float) -> None:
         """One operation, tried until it succeeds."""
@@ -297,15 +308,15 @@ class Workers:
             self._failures += 1
 
     async def _put(self, number: int) -> None:
-        await self._client.put(key_of(number), self._values[number])
+        await self._client.put(self._keys[number], self._values[number])
 
     async def _get(self, number: int) -> None:
-        if await self._client.get(key_of(number)) != self._values[number]:
+        if await self._client.get(self._keys[number]) != self._values[number]:
             self._wrong += 1
 
 
 async def _fill(client: StoreClient, request: Fill) -> Filled:
-    numbers = iter(range(request.keys))
+    numbers = iter(range(request.first, request.first + request.keys))
 
     async def worker() -> None:
         for number in numbers:

@@ -23,7 +23,9 @@ BUSY_CPU = 0.9
 BUSY_SHARE = 0.3
 """Of the slowest system's closed loop with most clients: the schedule of the busy part."""
 BUSY_TOLERANCE = 0.05
-BURDEN_FIRST_PER_S = 100.0
+BURDEN_FIRST_PER_S = 25.0
+BURDEN_CPU_MIN = 1e-6
+"""Processor time of one such request, at least."""
 BURDEN_TRIES = 6
 
 Row = dict[str, Any]
@@ -119,15 +121,11 @@ def busy_servers(
     schedule_per_s = BUSY_SHARE * slowest
     found = []
     for system in systems:
-        burden_per_s, outcome = BURDEN_FIRST_PER_S, None
-        for _ in range(BURDEN_TRIES):
-            outcome = system.measure(
+        burden_per_s, outcome = find_burden(
+            lambda burden_per_s, system=system: system.measure(  # type: ignore[misc]
                 "put", 0, plan, rate_per_s=schedule_per_s, burden_per_s=burden_per_s
             )
-            if abs(max(outcome.server_cpu) - BUSY_CPU) <= BUSY_TOLERANCE:
-                break
-            burden_per_s = next_burden_per_s(burden_per_s, max(outcome.server_cpu))
-        assert outcome is not None
+        )
         found.append(
             row_of("busy server", system.name, "put", [outcome])
             | {"offered_per_s": round(schedule_per_s), "burden_per_s": round(burden_per_s)}
@@ -136,11 +134,31 @@ def busy_servers(
     return found
 
 
-def next_burden_per_s(burden_per_s: float, cpu: float) -> float:
-    """Towards the share of a core that is wanted; at most fourfold, since the relation is not
-    straight: requests that come together cost less each."""
-    factor: float = max(0.25, BUSY_CPU / max(cpu, 0.01)) ** 1.5
-    return burden_per_s * min(4.0, factor)
+def find_burden(measure: Callable[[float], Outcome]) -> tuple[float, Outcome]:
+    """How many requests beside the puts keep the busiest server as busy as wanted: what one of
+    them costs is known from the trial before. The trial that came closest counts."""
+    burden_per_s, outcome = 0.0, measure(0.0)
+    idle = max(outcome.server_cpu)
+    closest = (burden_per_s, outcome)
+    for _ in range(BURDEN_TRIES):
+        cpu = max(outcome.server_cpu)
+        if cpu >= BUSY_CPU - BUSY_TOLERANCE and burden_per_s == 0:
+            break
+        if burden_per_s:
+            cost = max(BURDEN_CPU_MIN, (cpu - idle) / burden_per_s)
+            burden_per_s = min(4 * burden_per_s, (BUSY_CPU - idle) / cost)
+        else:
+            burden_per_s = BURDEN_FIRST_PER_S
+        outcome = measure(burden_per_s)
+        if _distance(outcome) < _distance(closest[1]):
+            closest = (burden_per_s, outcome)
+        if _distance(outcome) <= BUSY_TOLERANCE or outcome.dropped:
+            break  # as wanted; or more than the server can do, whatever its share of a core is
+    return closest
+
+
+def _distance(outcome: Outcome) -> float:
+    return abs(max(outcome.server_cpu) - BUSY_CPU)
 
 
 def recovery(system: System, plan: Plan) -> Row:

@@ -61,7 +61,7 @@ class Store(Protocol):
         ...
 
     def execute(self, execute: Execute, done: Callable[[Status, bytes], None]) -> None:
-        """`done` is never called re-entrantly. `REDIRECT` if this node does not serve the slot."""
+        """`REDIRECT` if this node does not serve the slot. `done` may be called at once."""
         ...
 
     def primary(self, slot: int) -> Contact | None: ...
@@ -142,10 +142,10 @@ class Gateway:
     # One request.
 
     def execute(self, execute: Execute, done: Done) -> None:
-        """Execute it here or at the slot's primary; `done` is never called re-entrantly."""
+        """Execute it here or at the slot's primary; `done` may be called before this returns."""
         refusal = self._refusal(execute)
         if refusal is not None:
-            self._world.call_later(0.0, lambda: done(refusal))
+            done(refusal)
             return
         left_s = execute.deadline_s
         if not 0.0 < left_s <= DEADLINE_S_MAX:
@@ -306,5 +306,5 @@ class Gateway:
 def _unanswered(execute: Execute) -> tuple[Status, bytes]:
     """A query that nobody answered did nothing; a command may have been executed."""
     if execute.read == Read.COMMAND:
-        return Status.UNKNOWN, b"no answer in time"
+        return Status.RETRY, b"no answer in time"
     return Status.BUSY, b"no answer in time"

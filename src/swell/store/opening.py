@@ -113,7 +113,7 @@ class Opening:
         file = decode(data)
         if self._recovery.take(slot, file, is_new):
             assert file is not None
-            self._indices[slot] = file.index
+            self._indices[slot] = file.taken
             if is_new:
                 self._unplaced.append(slot)
         elif is_new:

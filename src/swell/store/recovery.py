@@ -77,17 +77,17 @@ def manifest(lineage: int, files: Mapping[int, int]) -> bytes:
 class Need(NamedTuple):
     """A file that must be there."""
 
-    index: int
+    taken: int
     check: int | None
-    """The CRC of an installed file; None: any file of this index or a later one."""
+    """The CRC of an installed file; None: any file taken then or later."""
     upto: int
     """The last record that the file stands for, if it is exactly this one."""
 
     def is_met_by(self, file: SlotFile) -> bool:
-        return file.index > self.index or self.is_exactly(file)
+        return file.taken > self.taken or self.is_exactly(file)
 
     def is_exactly(self, file: SlotFile) -> bool:
-        return file.index == self.index and self.check in (None, file.check)
+        return file.taken == self.taken and self.check in (None, file.check)
 
 
 class _Slot:
@@ -142,8 +142,8 @@ class Recovery:
         for index, record in enumerate(records, base + 1):
             kind = record[0] if record else 0
             if kind == Kind.INSTALL:
-                _, slot, tag, check = _install.unpack(record)
-                self.needs[slot] = Need(tag, check, index)
+                _, slot, taken, check = _install.unpack(record)
+                self.needs[slot] = Need(taken, check, index)
             elif kind == Kind.DROP:
                 slot = _number.unpack(record)[1]
                 self.needs.pop(slot, None)
@@ -162,12 +162,12 @@ class Recovery:
         need = self.needs[slot]
         if file is None or (file.slot, file.lineage) != (slot, self.lineage):
             return False
-        if file.index > self.last_index:
+        if file.taken > self.last_index:
             return False
         exact = need.is_exactly(file)
         if not (exact and need.check is not None if is_new else need.is_met_by(file)):
             return False
-        self._slots[slot] = _Slot(file.image, need.upto if exact else file.index)
+        self._slots[slot] = _Slot(file.image, need.upto if exact else file.taken)
         return True
 
     def replay(self) -> dict[int, SlotImage]:

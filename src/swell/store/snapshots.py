@@ -1,11 +1,11 @@
 """One slot as a file: its state after some entry, and the entries behind it.
 
-    magic 8 | crc32 4 | slot u32 | lineage u64 | index u64 | fence u64 | base u64 | base epoch u64
+    magic 8 | crc32 4 | slot u32 | lineage u64 | taken u64 | fence u64 | base u64 | base epoch u64
     | base digest 8 | commit u64 | has state u8 | bytes of state u64 | entries u32
     | state | per entry: length u32, its bytes
 
-The CRC covers everything behind it. `index` says which of the journal's records the file stands
-for: those of this slot up to it. Pure: reads no disk.
+The CRC covers everything behind it. `taken` is the last index of the journal then: the file
+stands for the slot's records up to it. Pure: reads no disk.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class SlotFile(NamedTuple):
 
     slot: int
     lineage: int
-    index: int
+    taken: int
+    """The journal's last index when it was taken."""
     image: SlotImage
     check: int
     """Its CRC, by which the journal names an installed file."""
@@ -66,14 +67,14 @@ def follows(image: SlotImage, behind: Iterable[Entry], slot: int) -> bool:
     return True
 
 
-def encode(slot: int, lineage: int, index: int, image: SlotImage) -> tuple[bytes, int]:
+def encode(slot: int, lineage: int, taken: int, image: SlotImage) -> tuple[bytes, int]:
     """(bytes of the file, its CRC)."""
     assert follows(image, image.entries, slot), f"the entries of slot {slot} do not follow"
     state = image.state
     head = _head.pack(
         slot,
         lineage,
-        index,
+        taken,
         image.fence,
         image.base,
         image.base_epoch,
@@ -100,7 +101,7 @@ def decode(data: bytes) -> SlotFile | None:
     if magic != _MAGIC or crc32(memoryview(data)[_front.size :]) != check:
         return None
     fields = _head.unpack_from(data, _front.size)
-    slot, lineage, index, fence, base, base_epoch, base_digest, commit = fields[:8]
+    slot, lineage, taken, fence, base, base_epoch, base_digest, commit = fields[:8]
     has_state, state_bytes, count = fields[8:]
     position = HEAD_BYTES + state_bytes
     state = data[HEAD_BYTES:position] if has_state else None
@@ -115,4 +116,4 @@ def decode(data: bytes) -> SlotFile | None:
     image = SlotImage(fence, base, base_epoch, base_digest, state, behind, commit)
     if position != len(data) or not follows(image, behind, slot):
         return None
-    return SlotFile(slot, lineage, index, image, check)
+    return SlotFile(slot, lineage, taken, image, check)

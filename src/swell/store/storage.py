@@ -252,7 +252,7 @@ class Storage:
             self._journal.sync(on_synced)
 
         def on_synced() -> None:
-            self._run(slot, [self._files.place(slot)] if self._making == slot else [], on_placed)
+            self._run(slot, [self._files.place(slot)], on_placed)
 
         def on_placed() -> None:
             if self._making == slot:

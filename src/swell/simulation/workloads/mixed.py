@@ -15,7 +15,13 @@ from swell.events import Event
 from swell.node import Node
 from swell.overlay.matchers import ADDRESS, BROADCAST, KEY, TOPIC
 from swell.overlay.overlay import Overlay
-from swell.settings import DirectorySettings, OverlaySettings, Settings
+from swell.settings import (
+    DirectorySettings,
+    OverlaySettings,
+    RaftSettings,
+    Settings,
+    StoreSettings,
+)
 from swell.simulation.checkers.delivery import DeliveryChecker
 from swell.simulation.checkers.migration import MigrationChecker
 from swell.simulation.checkers.topology import diameter, problems
@@ -26,6 +32,7 @@ from swell.simulation.workloads.result import Result
 
 PORT = 20
 CONNECTIONS = 4
+SLOTS = 8
 FORM_S_MAX = 60.0
 FAULTS_S = 60.0
 SETTLE_S_MAX = 120.0
@@ -41,10 +48,15 @@ TOPICS = (b"alpha", b"beta", b"gamma")
 
 
 def settings(rng: Random) -> Settings:
-    """Small zones; in some runs they retire hastily, so that nodes move as well."""
+    """Small zones and few slots, which nobody uses here. In some runs zones retire hastily, so
+    that nodes move as well; in some the directory's log is cut short often."""
     return Settings(
         overlay=OverlaySettings(connections=CONNECTIONS, report_interval_s=2.0),
-        directory=DirectorySettings(retire_after_s=rng.choice((5.0, 60.0))),
+        directory=DirectorySettings(
+            retire_after_s=rng.choice((5.0, 60.0)),
+            raft=RaftSettings(snapshot_entries=rng.choice((20, 10_000))),
+        ),
+        store=StoreSettings(slots=SLOTS),
     )
 
 

@@ -27,6 +27,7 @@ from swell.simulation.workloads.store_clients import CHAIN, StoreClient
 from swell.simulation.workloads.store_cluster import SHOWN_MAX, StoreCluster
 from swell.simulation.workloads.store_losses import Losses
 from swell.simulation.workloads.store_profiles import profile_of
+from swell.simulation.workloads.store_strikes import Strikes
 
 ZONES = 3
 NODES = (9, 12)
@@ -79,16 +80,19 @@ class StoreRun(StoreCluster):
         for process in self.fleet.processes.values():
             process.disk.delay_s = self.profile.disk_delay_s
         plan = self._plan()
-        losses = self._losses(plan)
+        losses, strikes = self._losses(plan), self._strikes(plan)
         losses.schedule()
+        strikes.schedule()
         self._schedule_client_crashes(plan)
         plan.schedule(self.simulation)
         self.simulation.run_until(plan.heal_s)
-        self.result.plan = "\n".join([str(plan), "losses and newcomers:", *losses.struck])
+        found = [str(plan), "losses and newcomers:", *losses.struck, "strikes:", *strikes.struck]
+        self.result.plan = "\n".join(found)
         self._judge_progress()
         if not self.settled(plan.heal_s + SETTLE_S_MAX - self.simulation.time_s):
             self.complain("not repaired")
         self.result.counts["settle_s"] = self.simulation.time_s - plan.heal_s
+        self.read_chains([key for key in self.keys if key.startswith(CHAIN)])
         self.judge_replicas()
         self.judge_history()
         result = self.finish()
@@ -121,6 +125,17 @@ class StoreRun(StoreCluster):
             self.fleet.voters,
             self.profile.losses,
             self.profile.losses_max,
+        )
+
+    def _strikes(self, plan: Plan) -> Strikes:
+        rng = derive(self.result.seed, "strikes")
+        return Strikes(
+            self.fleet,
+            rng,
+            self.simulation.time_s + 1.0,
+            plan.heal_s,
+            rng.randint(*self.profile.strikes),
+            self.profile.ambush,
         )
 
     def _schedule_client_crashes(self, plan: Plan) -> None:

@@ -21,8 +21,10 @@ from swell.simulation.process import Process
 from swell.simulation.simulation import Simulation
 from swell.world import Address, World
 
-DEADLINE_S = 6.0
-THINK_S = (0.05, 0.6)
+DEADLINE_S = 4.0
+THINK_S = (0.1, 1.0)
+THREADS = 2
+"""Operations that a client has under way: while a slot is down it goes on with others."""
 CHAIN_SHARE = 0.2
 """Share of the operations that go to chain keys."""
 CHAIN = "chain"
@@ -73,7 +75,8 @@ class StoreClient:
 
     def start(self) -> None:
         self.process.start()
-        self._think()
+        for _ in range(THREADS):
+            self._think()
 
     def crash(self) -> None:
         """Die without a word, and come back as somebody else."""

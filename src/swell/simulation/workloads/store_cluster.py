@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from swell.settings import Settings
 from swell.simulation.checkers import chains
 from swell.simulation.checkers.dht_model import DhtModel
-from swell.simulation.checkers.history import UNKNOWN, History, Recorder, Value
+from swell.simulation.checkers.history import UNKNOWN, Recorder, Value
 from swell.simulation.checkers.linearizability import check
 from swell.simulation.checkers.store import ServiceChecker, departures, differences, weaknesses
 from swell.simulation.fleet import Fleet
 from swell.simulation.simulation import Simulation
 from swell.simulation.workloads.result import Result
-from swell.simulation.workloads.store_clients import CHAIN, StoreClient
+from swell.simulation.workloads.store_clients import StoreClient
 
 FORM_S_MAX = 60.0
 IN_FLIGHT_S = 1.0
 LOOK_EVERY_S = 0.5
+READ_S_MAX = 10.0
 SHOWN_MAX = 5
 
 
@@ -38,6 +40,8 @@ class StoreCluster:
         self.service = ServiceChecker(simulation)
         self.recorder = Recorder("simulation", self._now_ns)
         self.clients: list[StoreClient] = []
+        self._chains: dict[str, Value] = {}
+        """What the chain keys hold in the end."""
 
     def _now_ns(self) -> int:
         return round(self.simulation.time_s * 1e9)
@@ -88,29 +92,34 @@ class StoreCluster:
         self.simulation.run_for(IN_FLIGHT_S)
         self.result.problems += differences(self.fleet)[:SHOWN_MAX]
 
+    def read_chains(self, keys: Sequence[str]) -> None:
+        """Nobody writes any more: where do the chains end?"""
+        client = self.clients[0]
+        waiting = dict.fromkeys(keys)
+
+        def end(key: str, known: bool) -> None:
+            if known and client.heard is not UNKNOWN:
+                del waiting[key]
+                self._chains[key] = client.heard
+
+        for key in keys:
+            client.execute(key, ("get",), READ_S_MAX, partial(end, key))
+        self.simulation.run_until_true(lambda: not waiting, READ_S_MAX)
+        self.result.problems += [f"{key} cannot be read in the end" for key in waiting]
+
     def judge_history(self) -> None:
         history = self.recorder.history()
         verdict = check(history, DhtModel())
         if not verdict.ok:
             self.result.problems.append(str(verdict))
-        keys = dict.fromkeys(str(operation.key) for operation in history.operations)
-        for key in keys:
-            if key.startswith(CHAIN):
-                self._judge_chain(key, history)
+        for key, last in self._chains.items():
+            mine = [operation for operation in history.operations if operation.key == key]
+            self.result.problems += chains.problems(key, mine, last)[:SHOWN_MAX]
         self.result.counts |= {
             "operations": len(history.operations) + history.failed,
             "acknowledged": verdict.returned,
             "unknown": verdict.unknown,
         }
-
-    def _judge_chain(self, key: str, history: History) -> None:
-        mine = [operation for operation in history.operations if operation.key == key]
-        reads = [one for one in mine if one.input == ("get",) and one.output is not UNKNOWN]
-        if not reads:
-            return
-        output = max(reads, key=lambda one: one.call_ns).output
-        last: Value = None if output is UNKNOWN else output
-        self.result.problems += chains.problems(key, mine, last)[:SHOWN_MAX]
 
     def finish(self) -> Result:
         simulation, result = self.simulation, self.result

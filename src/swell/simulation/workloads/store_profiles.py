@@ -45,6 +45,10 @@ class Profile:
     maximum: int = 14
     losses: tuple[str, ...] = LOSSES
     losses_max: int = 3
+    strikes: tuple[int, int] = (2, 4)
+    """At primaries, fewest and most."""
+    ambush: float = 0.0
+    """Share of new primaries that are struck at once."""
     disk_delay_s: float = 0.0
     """All disks are that slow."""
     voters: int = 0

@@ -1,0 +1,105 @@
+"""A node's table of slots, asked for directly: who serves how many, and a burden for its loop.
+
+A node answers with all primaries and contacts, which costs it far more than it costs us to count
+the answer: the frames are not decoded unless somebody wants to read one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+
+from swell.errors import UnavailableError
+from swell.overlay.contact import Contact
+from swell.overlay.messages import LinkKind
+from swell.overlay.sessions import Session, Sessions
+from swell.runtime.world import RuntimeWorld
+from swell.store.messages import Table, TableRequest
+from swell.wire import codec
+from swell.world import Address, Link
+
+
+class TableReader:
+    """The protocol object of one link to one node; answers come in the order of requests."""
+
+    def __init__(self, address: Address, cluster: str) -> None:
+        self._world = RuntimeWorld("table-reader", None, None, cluster=cluster)
+        self._address = address
+        self._sessions = Sessions(self._world, self._world.cluster, _me, lambda: 0, Counter())
+        self._sessions.handle_frames(codec_number(Table), self._on_table, (LinkKind.CLIENT,))
+        self._open: deque[asyncio.Future[bytes]] = deque()
+        self._session: Session | None = None
+        self._ready: asyncio.Future[None] = self._world.loop.create_future()
+
+    async def open(self) -> None:
+        self._world.start(self)
+        self._session = self._sessions.open(self._address, "", LinkKind.CLIENT, self)
+        await self._ready
+
+    async def close(self) -> None:
+        await self._world.stop()
+
+    def ask(self) -> asyncio.Future[bytes]:
+        """The frame of an answer."""
+        answer: asyncio.Future[bytes] = self._world.loop.create_future()
+        assert self._session is not None, "opened before it is asked"
+        if self._session.open and self._session.send(TableRequest(1)):
+            self._open.append(answer)
+        else:
+            answer.set_exception(UnavailableError(f"{self._address} takes no requests now"))
+        return answer
+
+    def _on_table(self, session: Session, frame: bytes) -> None:
+        answer = self._open.popleft()
+        if not answer.done():
+            answer.set_result(frame)
+
+    # The session's and the world's side.
+
+    def on_open(self, session: Session) -> None:
+        self._ready.set_result(None)
+
+    def on_closed(self, session: Session, reason: str) -> None:
+        lost = UnavailableError(f"the link to {self._address} has ended: {reason}")
+        if not self._ready.done():
+            self._ready.set_exception(lost)
+        for answer in self._open:
+            if not answer.done():
+                answer.set_exception(lost)
+        self._open.clear()
+
+    def on_link_up(self, link: Link) -> None:
+        self._sessions.on_link_up(link)
+
+    def on_link_down(self, link: Link, reason: str) -> None:
+        self._sessions.on_link_down(link, reason)
+
+    def on_writable(self, link: Link) -> None: ...
+
+    def on_frame(self, link: Link, frame: bytes) -> None:
+        self._sessions.on_frame(link, frame)
+
+    def stop(self) -> None:
+        self._sessions.close_all("stopped")
+
+
+async def slots_served(address: Address, cluster: str) -> Counter[Address]:
+    """How many slots every node serves, as the node at `address` knows it."""
+    reader = TableReader(address, cluster)
+    try:
+        await reader.open()
+        table: Table = codec.decode(await reader.ask())
+    finally:
+        await reader.close()
+    addresses = {contact.id: contact.address for contact in table.contacts}
+    return Counter(addresses[node] for node in table.primaries if node in addresses)
+
+
+def codec_number(cls: type) -> int:
+    """The type's number on the wire."""
+    number: int = cls.wire_type  # type: ignore[attr-defined]
+    return number
+
+
+def _me() -> Contact:
+    return Contact(0, "table-reader", "", "", 0, "", 0, 0)

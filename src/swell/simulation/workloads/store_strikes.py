@@ -1,0 +1,103 @@
+"""Strikes: faults that look for the node that matters, the primary of some slot.
+
+A fault at random hits a primary at a telling moment now and then; every run should see some slots
+change hands. Struck is whoever serves a random slot at the time, or has just begun to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from swell.events import Event, SlotServed
+from swell.simulation.checkers.store import slot_records
+from swell.simulation.faults import STORE
+from swell.simulation.fleet import Fleet
+from swell.simulation.network import Rule
+from swell.simulation.process import Process
+from swell.simulation.trace import Kind
+
+CRASH, POWER, PAUSE = "crash", "power", "pause"
+DEAF, MUTE, ALONE, ESTRANGED = "deaf", "mute", "alone", "estranged"
+STRIKES = (CRASH, POWER, PAUSE, DEAF, MUTE, ALONE, ESTRANGED)
+DIRECTORY = "DIRECTORY"
+LASTS_S = (2.5, 7.0)
+ESTRANGED_S = 4.0
+AMBUSH_S = 0.3
+"""An ambush strikes within this time after a slot changed hands."""
+
+
+@dataclass
+class Strikes:
+    """`count` strikes between `begin_s` and `heal_s`, and ambushes of new primaries."""
+
+    fleet: Fleet
+    rng: Random
+    begin_s: float
+    heal_s: float
+    count: int
+    ambush: float = 0.0
+    """Share of new primaries that are struck at once."""
+    kinds: Sequence[str] = STRIKES
+    struck: list[str] = field(default_factory=list)
+
+    def schedule(self) -> None:
+        simulation = self.fleet.simulation
+        for _ in range(self.count):
+            at_s = self.rng.uniform(self.begin_s, self.heal_s - LASTS_S[1])
+            simulation.call_at(at_s, self._strike_primary)
+        if self.ambush:
+            simulation.on_event(self._on_event)
+
+    def _on_event(self, time_s: float, process: str, event: Event) -> None:
+        if not isinstance(event, SlotServed) or time_s > self.heal_s - LASTS_S[1]:
+            return
+        if self.rng.random() < self.ambush:
+            victim = self.fleet.processes[process]
+            delay_s = self.rng.uniform(0.0, AMBUSH_S)
+            self.fleet.simulation.call_later(delay_s, lambda: self._strike(victim))
+
+    def _strike_primary(self) -> None:
+        records = slot_records(self.fleet)
+        if not records:
+            return
+        primary = records[self.rng.choice(sorted(records))].primary
+        for overlay in self.fleet.living():
+            if overlay.me.id == primary:
+                self._strike(self.fleet.processes[overlay.me.name])
+
+    def _strike(self, victim: Process) -> None:
+        simulation = self.fleet.simulation
+        if not victim.alive or victim.paused or simulation.healed:
+            return
+        kind = self.rng.choice(self.kinds)
+        lasts_s = self.rng.uniform(*LASTS_S)
+        text = f"strike {kind} {victim.name}"
+        simulation.trace.note(simulation.time_s, None, Kind.FAULT, text.encode(), text)
+        simulation.counters[f"fault primary-{kind}"] += 1
+        self.struck.append(
+            f"{simulation.time_s:9.3f} .. {simulation.time_s + lasts_s:9.3f}  {text}"
+        )
+        if kind in (CRASH, POWER):
+            victim.crash(power=kind == POWER)
+            simulation.call_later(lasts_s, victim.start)
+        elif kind == PAUSE:
+            victim.pause()
+            simulation.call_later(lasts_s, victim.resume)
+        else:
+            self._cut(kind, victim.name, STORE, lasts_s)
+            if kind == ESTRANGED:
+                # Back among its peers, it does not know what was decided meanwhile.
+                self._cut(kind, victim.name, DIRECTORY, lasts_s + ESTRANGED_S)
+
+    def _cut(self, kind: str, name: str, purpose: str, lasts_s: float) -> None:
+        """It hears nobody, is heard by nobody, or both."""
+        simulation = self.fleet.simulation
+        mine = frozenset([name])
+        others = frozenset(other for other in self.fleet.processes if other != name)
+        left, right = (others, mine) if kind == DEAF else (mine, others)
+        both_ways = kind in (ALONE, ESTRANGED)
+        rule = Rule(left, right, both_ways=both_ways, cut=True, purpose=purpose)
+        simulation.network.add(rule)
+        simulation.call_later(lasts_s, lambda: simulation.network.remove(rule))
