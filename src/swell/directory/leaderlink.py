@@ -184,8 +184,8 @@ class LeaderLink:
     # -- keeping it ----------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Begin to ping, unless that is under way. The only voter is pinged too: a machine that lost
-        power ends no link, and its next life knows nothing of what was asked on the old one."""
+        """Begin to ping, unless that is under way. The only voter is pinged too: a machine that
+        lost power ends no link, and its next life knows nothing of what was asked on the old."""
         if "ping" not in self._timers:
             self._heard_at = max(self._heard_at, self._world.now() - PING_S)
             self._ping_later()

@@ -8,7 +8,7 @@ member's lease is held. The primary works towards the plan one change at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from swell.store import payload
 from swell.store import record as records
@@ -23,12 +23,21 @@ if TYPE_CHECKING:
 Done = Callable[[Status, bytes], None]
 
 READS_MAX = 1024
+WAITING_MAX = 16
+"""Answers to one command that was asked for again and again."""
 SLOW_FACTOR = 3.0
 """A member whose acknowledgements are late by so many times `silence_s` is left out."""
 BAR_FACTOR = 5.0
 """... and not asked again for so many times `silence_s`: no flapping."""
 SESSIONS_EVERY_S = 30.0
 """How often sessions to forget are looked for."""
+
+
+class Open(NamedTuple):
+    """A command that is not committed yet: its session and number, and who waits for it."""
+
+    name: tuple[int, int]
+    waiting: list[Done]
 
 
 class Primary:
@@ -45,7 +54,10 @@ class Primary:
         self._pending: Record | None = None
         self._others = list(record.nodes_but(store.me))
         """Whose word a commit and a read needs."""
-        self._open: dict[int, Done] = {}
+        self._open: dict[int, Open] = {}
+        """By sequence."""
+        self._under_way: dict[tuple[int, int], int] = {}
+        """Session and number of an open command → its sequence."""
         self._reads: list[tuple[Execute, float, Done]] = []
         self._successor = 0
         self._barred: dict[int, float] = {}
@@ -54,6 +66,14 @@ class Primary:
     # Commands and reads.
 
     def command(self, request: Execute, done: Done) -> None:
+        name = (request.session, request.number)
+        known = self._under_way.get(name)
+        if known is not None:
+            # Asked again by another way: all are answered, if they are not too many.
+            waiting = self._open[known].waiting
+            if len(waiting) < WAITING_MAX:
+                waiting.append(done)
+            return
         if not self.serving or self._successor or len(self._open) >= self._inflight_max:
             self._store.counters["store-busy"] += 1
             done(Status.BUSY, b"")
@@ -62,7 +82,8 @@ class Primary:
             request.session, request.number, request.lowest, request.service, request.body
         )
         entry = self.replicator.append(data)
-        self._open[entry.sequence] = done
+        self._open[entry.sequence] = Open(name, [done])
+        self._under_way[name] = entry.sequence
 
     @property
     def _inflight_max(self) -> int:
@@ -104,9 +125,11 @@ class Primary:
             return
         open_ = self._open
         for sequence, status, body in self._replica.advance(commit):
-            done = open_.pop(sequence, None)
-            if done is not None:
-                done(status, body)
+            command = open_.pop(sequence, None)
+            if command is not None:
+                del self._under_way[command.name]
+                for done in command.waiting:
+                    done(status, body)
         self._store.storage.commit(self._replica.slot, commit)
         if self._successor and not open_:
             self._hand_over()
@@ -260,7 +283,9 @@ class Primary:
         """Forget clients that are gone, by an entry like any other."""
         state, settings = self._replica.state, self._store.settings
         horizon_s = state.horizon_keeping(settings.sessions_max)
-        oldest_s = self._store.world.wall_us() // 1_000_000 - int(settings.session_s)
+        # No clock is believed alone: neither this node's nor the one that named the newest session.
+        now_s = min(self._store.world.wall_us() // 1_000_000, state.newest_s)
+        oldest_s = now_s - int(settings.session_s)
         if state.oldest_s < oldest_s:
             horizon_s = max(horizon_s, oldest_s)
         if horizon_s > state.horizon_s:
@@ -272,7 +297,9 @@ class Primary:
         self.replicator.stop()
         open_, self._open = self._open, {}
         reads, self._reads = self._reads, []
-        for done in open_.values():
-            done(Status.RETRY, b"")
+        self._under_way.clear()
+        for command in open_.values():
+            for done in command.waiting:
+                done(Status.RETRY, b"")
         for _, _, done in reads:
             done(Status.RETRY, b"")

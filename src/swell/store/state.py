@@ -79,6 +79,10 @@ class SlotState:
         """When the oldest session that is remembered was opened; far ahead if there is none."""
         return opened_s(min(self._once.sessions)) if self._once.sessions else 1 << 62
 
+    @property
+    def newest_s(self) -> int:
+        return opened_s(max(self._once.sessions)) if self._once.sessions else 0
+
     def horizon_keeping(self, sessions_max: int) -> int:
         """The horizon that an `expire` entry must carry to leave at most so many sessions."""
         return self._once.horizon_keeping(sessions_max)
