@@ -13,8 +13,9 @@ from swell.lab.etcd_cluster import EtcdCluster
 from swell.lab.server_process import ServerError, ServerProcess
 from swell.lab.store_client import SwellClient
 from swell.lab.store_cluster import SwellCluster
-from swell.lab.store_load import KEYS, VALUE_BYTES, ClientSpec, Fill, LoadProcess
+from swell.lab.store_load import LoadProcess
 from swell.lab.store_trials import OPERATIONS, Plan, System, recovery
+from swell.lab.store_worker import KEYS, VALUE_BYTES, ClientSpec, Fill
 
 TINY = Plan(rounds=1, warm_up_s=0.1, seconds=0.4, before_kill_s=0.3, after_kill_s=8.0)
 

@@ -248,7 +248,7 @@ def test_a_node_that_stays_hears_of_every_new_leader(cluster: Cluster) -> None:
     assert heard == [old], "it is held although nothing is asked"
     cluster.crash([old], power=True)
     new = await_new_leader(cluster, old)
-    cluster.run(3.0)
+    wait(cluster, lambda: len(heard) == 3, 10.0)
     assert heard == [old, "down", new]
 
 

@@ -19,7 +19,8 @@ from swell.lab import etcd_messages, store, store_memory
 from swell.lab.experiment import NOT_MEASURED
 from swell.lab.grpc_channel import CallError, Channel, header_block
 from swell.lab.server_process import Memory, cpu_s, free_ports, memory_mib
-from swell.lab.store_load import (
+from swell.lab.store_trials import BUSY_CPU, Row, find_burden, restored_s, row_of
+from swell.lab.store_worker import (
     KEYS,
     VALUE_BYTES,
     Outcome,
@@ -30,7 +31,6 @@ from swell.lab.store_load import (
     percentile,
     value_of,
 )
-from swell.lab.store_trials import BUSY_CPU, Row, find_burden, restored_s, row_of
 
 # What is reported.
 
@@ -118,9 +118,9 @@ def test_a_burden_is_found_by_what_one_request_costs() -> None:
         tried.append(burden_per_s)
         return outcome(server_cpu=(0.1, 0.2 + burden_per_s * 1e-3))
 
-    burden_per_s, found = find_burden(measure)
-    assert max(found.server_cpu) == pytest.approx(BUSY_CPU, abs=0.05)
-    assert burden_per_s == tried[-1] == pytest.approx(700, abs=50)
+    found = find_burden(measure, scheduled_per_s=1000.0)
+    assert max(found.outcome.server_cpu) == pytest.approx(BUSY_CPU, abs=0.05)
+    assert found.burden_per_s == tried[-1] == pytest.approx(700, abs=50)
     assert tried[0] == 0.0
 
 
@@ -129,11 +129,15 @@ def test_a_server_that_cannot_do_more_ends_the_search() -> None:
 
     def measure(burden_per_s: float) -> Outcome:
         burdens.append(burden_per_s)
-        return outcome(server_cpu=(0.5,), dropped=int(burden_per_s > 100))
+        return outcome(
+            server_cpu=(0.5 + burden_per_s * 1e-4,), rate_per_s=10.0 if burden_per_s > 300 else 1e3
+        )
 
-    find_burden(measure)
-    assert len(burdens) == 4
-    assert find_burden(lambda _: outcome(server_cpu=(0.95,)))[0] == 0.0
+    found = find_burden(measure, scheduled_per_s=1000.0)
+    assert burdens == [0.0, 25.0, 100.0, 400.0]
+    assert found.burden_per_s == 100.0, "the closest one that kept up"
+    busy = find_burden(lambda _: outcome(server_cpu=(0.97,)), scheduled_per_s=1000.0)
+    assert busy.burden_per_s == 0.0
 
 
 def test_memory_is_extrapolated_from_what_the_keys_took() -> None:

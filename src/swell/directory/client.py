@@ -221,8 +221,10 @@ class DirectoryClient:
     # -- the link ------------------------------------------------------------------------------
 
     def waits(self) -> bool:
-        waiting = self._open or self._reports or self._stays
-        return bool(waiting) or self._joining is not None
+        return bool(self._stays) or self.asks()
+
+    def asks(self) -> bool:
+        return bool(self._open or self._reports) or self._joining is not None
 
     def _send(self, request: Any) -> bool:
         """Send at once if there is a link; else it is sent when there is one."""

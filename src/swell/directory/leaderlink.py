@@ -29,6 +29,10 @@ RETRY_S_MAX = 2.0
 """Pause before the next voter, and after all of them were tried."""
 PING_S = 0.7
 SILENT_S = 2.0
+STAY_PING_S = 2.0
+STAY_SILENT_S = 5.0
+"""How often the leader is pinged and how long it may be silent: while an answer is waited for, and
+while the link is only held."""
 
 
 class LeaderListener(Protocol):
@@ -36,6 +40,10 @@ class LeaderListener(Protocol):
 
     def waits(self) -> bool:
         """Is there anything to wait for?"""
+        ...
+
+    def asks(self) -> bool:
+        """Is that an answer?"""
         ...
 
     def on_up(self, session: Session) -> None: ...
@@ -71,6 +79,7 @@ class LeaderLink:
         self._dialed_at = 0.0
         self._heard_at = 0.0
         self._ping_due = 0.0
+        self._ping_s = PING_S
         self._stopped = False
 
     @property
@@ -186,13 +195,14 @@ class LeaderLink:
     def _watch(self) -> None:
         """Begin to ping, unless that is under way. The only voter is pinged too: a machine that
         lost power ends no link, and its next life knows nothing of what was asked on the old."""
-        if "ping" not in self._timers:
+        if "ping" not in self._timers or (self._ping_s > PING_S and self._listener.asks()):
             self._heard_at = max(self._heard_at, self._world.now() - PING_S)
             self._ping_later()
 
     def _ping_later(self) -> None:
-        self._ping_due = self._world.now() + PING_S
-        self._arm("ping", PING_S, self._ping)
+        self._ping_s = PING_S if self._listener.asks() else STAY_PING_S
+        self._ping_due = self._world.now() + self._ping_s
+        self._arm("ping", self._ping_s, self._ping)
 
     def _ping(self) -> None:
         session, now = self.session, self._world.now()
@@ -202,7 +212,7 @@ class LeaderLink:
         if late_s > PING_S:
             # Answers that came while this process stood still wait to be read.
             self._heard_at += late_s
-        if now - self._heard_at > SILENT_S:
+        if now - self._heard_at > (SILENT_S if self._ping_s == PING_S else STAY_SILENT_S):
             self._counters["directory-silent"] += 1
             self._give_up(session, "silent")
             return

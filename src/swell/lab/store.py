@@ -31,13 +31,14 @@ from swell.lab.etcd_cluster import EtcdCluster
 from swell.lab.experiment import Bar, Lab, Report
 from swell.lab.store_client import SwellClient
 from swell.lab.store_cluster import SwellCluster
-from swell.lab.store_load import KEYS, VALUE_BYTES, ClientSpec, Fill, LoadProcess
+from swell.lab.store_load import LoadProcess
 from swell.lab.store_trials import (
     CLIENTS,
     FULL,
     MOST,
     OPERATIONS,
     QUICK,
+    Plan,
     Row,
     Servers,
     System,
@@ -45,11 +46,14 @@ from swell.lab.store_trials import (
     closed_loops,
     recovery,
 )
+from swell.lab.store_worker import KEYS, VALUE_BYTES, ClientSpec, Fill
 
 SUMMARY = "puts and gets of the replicated store, beside etcd: rates, p99, recovery"
 PEERS = ("etcd", "etcd-grpcio")
 
 OURS = "swell"
+ONCE = (OURS, "etcd")
+"""What is measured once per cluster, by the client that turns to another server by itself."""
 PUTS_RATIO_MIN = 1.3
 GETS_RATIO_MIN = 2.0
 P99_RATIO_MAX = 1.0
@@ -72,21 +76,10 @@ def run(lab: Lab) -> Report:
         "rounds": plan.rounds,
         "seconds_per_round": plan.seconds,
     }
-    steps = len(CLIENTS) * len(OPERATIONS) * plan.rounds + 2
-    with (
-        ExitStack() as stack,
-        lab.progress("store", steps * (1 + len(peers))) as advance,
-    ):
+    with ExitStack() as stack:
         systems = _start(stack, peers)
-        settings["versions"] = {
-            system.name: getattr(system.servers, "version", "") for system in systems
-        }
-        rows = closed_loops(systems, plan, advance)
-        rows += busy_servers(systems, plan, rows, advance)
-        # Last, and once per cluster: they are not repaired afterwards.
-        whole = [system for system in systems if system.name != "etcd-grpcio"] or systems
-        rows += [recovery(system, plan) for system in whole]
-        advance(len(systems))
+        settings["versions"] = {system.name: system.servers.version for system in systems}
+        rows = _measure(systems, plan, lab)
     return Report(
         settings=settings,
         rows=rows,
@@ -95,6 +88,18 @@ def run(lab: Lab) -> Report:
         columns=COLUMNS,
         notes=notes,
     )
+
+
+def _measure(systems: Sequence[System], plan: Plan, lab: Lab) -> list[Row]:
+    once = [system for system in systems if system.name in ONCE]
+    points = len(CLIENTS) * len(OPERATIONS) * plan.rounds
+    with lab.progress("store", points * len(systems) + 2 * len(once)) as advance:
+        rows = closed_loops(systems, plan, advance)
+        rows += busy_servers(once, plan, rows, advance)
+        for system in once:  # last: the clusters are not repaired afterwards
+            rows.append(recovery(system, plan))
+            advance()
+    return rows
 
 
 def _start(stack: ExitStack, peers: Sequence[str]) -> list[System]:

@@ -16,7 +16,8 @@ from swell.lab.experiment import Bar, Lab, Report
 from swell.lab.server_process import Memory, cpu_s, memory_mib
 from swell.lab.store_client import SwellClient
 from swell.lab.store_cluster import NODES, SwellCluster
-from swell.lab.store_load import ClientSpec, Fill, LoadProcess
+from swell.lab.store_load import LoadProcess
+from swell.lab.store_worker import ClientSpec, Fill
 
 SUMMARY = "memory of three nodes that keep a million DHT keys of 100 bytes"
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from swell.lab.store_load import LoadProcess, Outcome, Trial
+from swell.lab.store_load import LoadProcess
+from swell.lab.store_worker import Outcome, Trial
 from swell.world import Address
 
 CLIENTS = (1, 16, 64)
@@ -26,7 +28,9 @@ BUSY_TOLERANCE = 0.05
 BURDEN_FIRST_PER_S = 25.0
 BURDEN_CPU_MIN = 1e-6
 """Processor time of one such request, at least."""
-BURDEN_TRIES = 6
+BURDEN_TRIES = 7
+KEEPS_UP = 0.9
+"""Of its schedule an open loop must have got so much done, or it says nothing."""
 
 Row = dict[str, Any]
 Advance = Callable[..., None]
@@ -34,6 +38,8 @@ Advance = Callable[..., None]
 
 class Servers(Protocol):
     """A running cluster of some system."""
+
+    version: str
 
     @property
     def pids(self) -> tuple[int, ...]: ...
@@ -67,9 +73,37 @@ class System(NamedTuple):
     servers: Servers
     load: LoadProcess
 
-    def measure(self, operation: str, clients: int, plan: Plan, **more: float) -> Outcome:
-        trial = Trial(operation, clients, plan.warm_up_s, plan.seconds, self.servers.pids, **more)
-        return self.load.measure(trial)
+    def measure(self, operation: str, clients: int, plan: Plan) -> Outcome:
+        """A closed loop."""
+        return self.load.measure(
+            Trial(operation, clients, plan.warm_up_s, plan.seconds, self.servers.pids)
+        )
+
+    def measure_schedule(self, plan: Plan, puts_per_s: float, burden_per_s: float) -> Outcome:
+        """An open loop of puts, and requests that only burden beside it."""
+        return self.load.measure(
+            Trial(
+                "put",
+                0,
+                plan.warm_up_s,
+                plan.seconds,
+                self.servers.pids,
+                puts_per_s,
+                burden_per_s,
+            )
+        )
+
+
+class Burdened(NamedTuple):
+    """A trial of the busy part."""
+
+    burden_per_s: float
+    outcome: Outcome
+
+    @property
+    def distance(self) -> float:
+        """From as busy as wanted."""
+        return abs(max(self.outcome.server_cpu) - BUSY_CPU)
 
 
 def closed_loops(systems: Sequence[System], plan: Plan, advance: Advance) -> list[Row]:
@@ -118,47 +152,44 @@ def busy_servers(
     slowest = min(
         row["per_s"] for row in rows if row["operation"] == "put" and row["clients"] == MOST
     )
-    schedule_per_s = BUSY_SHARE * slowest
+    scheduled_per_s = BUSY_SHARE * slowest
     found = []
     for system in systems:
-        burden_per_s, outcome = find_burden(
-            lambda burden_per_s, system=system: system.measure(  # type: ignore[misc]
-                "put", 0, plan, rate_per_s=schedule_per_s, burden_per_s=burden_per_s
-            )
+        burdened = find_burden(
+            partial(system.measure_schedule, plan, scheduled_per_s), scheduled_per_s
         )
         found.append(
-            row_of("busy server", system.name, "put", [outcome])
-            | {"offered_per_s": round(schedule_per_s), "burden_per_s": round(burden_per_s)}
+            row_of("busy server", system.name, "put", [burdened.outcome])
+            | {
+                "offered_per_s": round(scheduled_per_s),
+                "burden_per_s": round(burdened.burden_per_s),
+            }
         )
         advance()
     return found
 
 
-def find_burden(measure: Callable[[float], Outcome]) -> tuple[float, Outcome]:
+def find_burden(measure: Callable[[float], Outcome], scheduled_per_s: float) -> Burdened:
     """How many requests beside the puts keep the busiest server as busy as wanted: what one of
-    them costs is known from the trial before. The trial that came closest counts."""
-    burden_per_s, outcome = 0.0, measure(0.0)
-    idle = max(outcome.server_cpu)
-    closest = (burden_per_s, outcome)
+    them costs is known from the trial before. The closest trial in which the puts kept up with
+    their schedule counts."""
+    trial = best = Burdened(0.0, measure(0.0))
+    idle_cpu = max(trial.outcome.server_cpu)
     for _ in range(BURDEN_TRIES):
-        cpu = max(outcome.server_cpu)
-        if cpu >= BUSY_CPU - BUSY_TOLERANCE and burden_per_s == 0:
+        if trial.distance <= BUSY_TOLERANCE or max(trial.outcome.server_cpu) > BUSY_CPU:
             break
-        if burden_per_s:
-            cost = max(BURDEN_CPU_MIN, (cpu - idle) / burden_per_s)
-            burden_per_s = min(4 * burden_per_s, (BUSY_CPU - idle) / cost)
-        else:
-            burden_per_s = BURDEN_FIRST_PER_S
-        outcome = measure(burden_per_s)
-        if _distance(outcome) < _distance(closest[1]):
-            closest = (burden_per_s, outcome)
-        if _distance(outcome) <= BUSY_TOLERANCE or outcome.dropped:
-            break  # as wanted; or more than the server can do, whatever its share of a core is
-    return closest
-
-
-def _distance(outcome: Outcome) -> float:
-    return abs(max(outcome.server_cpu) - BUSY_CPU)
+        if trial.outcome.rate_per_s < KEEPS_UP * scheduled_per_s or trial.outcome.dropped:
+            break  # more than the server can do, whatever its share of a core is
+        burden_per_s = BURDEN_FIRST_PER_S
+        if trial.burden_per_s:
+            used_cpu = max(trial.outcome.server_cpu) - idle_cpu
+            cost = max(BURDEN_CPU_MIN, used_cpu / trial.burden_per_s)
+            burden_per_s = min(4 * trial.burden_per_s, (BUSY_CPU - idle_cpu) / cost)
+        trial = Burdened(burden_per_s, measure(burden_per_s))
+        kept_up = trial.outcome.rate_per_s >= KEEPS_UP * scheduled_per_s
+        if kept_up and trial.distance < best.distance:
+            best = trial
+    return best
 
 
 def recovery(system: System, plan: Plan) -> Row:

@@ -1,8 +1,8 @@
 """What must be true of the replicated store, seen from outside: by its events and its replicas.
 
-`ServiceChecker` follows every run: at most one node serves a slot in an epoch. The others look at a
-moment: is every slot whole (`weaknesses`), where the plan wants it (`departures`), and the same at
-all members (`differences`)?
+`ServiceChecker` follows every run: at most one node serves a slot in an epoch, and at most one
+voter leads the directory in a term. The others look at a moment: is every slot whole
+(`weaknesses`), where the plan wants it (`departures`), and the same at all members (`differences`)?
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from swell.directory.plan import PLAN, decode_plan
+from swell.directory.raft.events import LeaderElected
 from swell.directory.registry import Registry
 from swell.events import Event, SlotServed
 from swell.simulation.fleet import Fleet
@@ -26,10 +27,13 @@ class ServiceChecker:
         self.violations: list[str] = []
         self.seen: Counter[str] = Counter()
         self._server: dict[tuple[int, int], str] = {}
+        self._leader: dict[int, str] = {}
         self._last: dict[int, tuple[int, str]] = {}
         simulation.on_event(self._on_event)
 
     def _on_event(self, time_s: float, process: str, event: Event) -> None:
+        if isinstance(event, LeaderElected):
+            self._on_leader(time_s, process, event.term)
         if not isinstance(event, SlotServed):
             return
         key = (event.slot, event.epoch)
@@ -45,6 +49,12 @@ class ServiceChecker:
         self._last[event.slot] = (event.epoch, process)
         self.seen["activations"] += event.epoch > epoch
         self.seen["failovers"] += server != process
+
+    def _on_leader(self, time_s: float, process: str, term: int) -> None:
+        self.seen["leaders"] += 1
+        known = self._leader.setdefault(term, process)
+        if known != process:
+            self.violations.append(f"{time_s:.3f} {process} and {known} both lead in term {term}")
 
 
 def _registry(fleet: Fleet) -> Registry:
@@ -65,10 +75,12 @@ def departures(fleet: Fleet) -> list[str]:
     entry = _registry(fleet).get(PLAN)
     if entry is None:
         return ["there is no plan"]
-    targets = decode_plan(entry.value).targets
+    plan = decode_plan(entry.value)
     known = slot_records(fleet)
-    found: list[str] = []
-    for slot, nodes in enumerate(targets):
+    planned = sorted(contact.id for contact in plan.contacts)
+    living = sorted(overlay.me.id for overlay in fleet.living())
+    found = [f"the plan is for {planned}, there are {living}"] if planned != living else []
+    for slot, nodes in enumerate(plan.targets):
         record = known.get(slot)
         if record is None or record.primary != nodes[0] or set(record.nodes) != set(nodes):
             found.append(f"slot {slot} should be at {nodes}, but is {record}")

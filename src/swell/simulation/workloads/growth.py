@@ -50,10 +50,10 @@ class Growth(StoreCluster):
             return self.finish()
         self.simulation.run_for(REST_S)
         for n in range(SMALL + 1, self.large + 1):
-            self._step(n, f"to {n}", lambda: self.add_nodes(1, SITES))
+            self._step(n, n, f"to {n}", lambda: self.add_nodes(1, SITES))
         for n in range(self.large, SMALL, -1):
             leaving = self.fleet.processes[f"n{n - 1}"]
-            self._step(n, f"from {n}", leaving.stop)
+            self._step(n, n - 1, f"from {n}", leaving.stop)
         for client in self.clients:
             client.resting = True
         self.simulation.run_for(REST_S)
@@ -62,20 +62,22 @@ class Growth(StoreCluster):
         self._judge_answers()
         return self.finish()
 
-    def _step(self, n: int, what: str, change: Callable[[], None]) -> None:
-        """Change the cluster and wait until the plan is fulfilled again."""
+    def _step(self, n: int, left: int, what: str, change: Callable[[], None]) -> None:
+        """Change the cluster, which then has `left` nodes, and wait until all is as planned."""
         before = slot_records(self.fleet)
         began_s = self.simulation.time_s
         change()
+        fleet = self.fleet
+        self.simulation.run_until_true(lambda: len(fleet.living()) == left, STEP_S_MAX)
         if not self.settled(STEP_S_MAX):
             self.complain(f"not settled {what}")
         took_s = self.simulation.time_s - began_s
         after = slot_records(self.fleet)
         moved = sum(after[s].primary != before[s].primary for s in before if s in after)
         changed = sum(set(after[s].nodes) != set(before[s].nodes) for s in before if s in after)
-        self.result.counts[f"{what}: primaries moved"] = moved
-        self.result.counts[f"{what}: members changed"] = changed
-        self.result.counts[f"{what}: seconds"] = round(took_s, 1)
+        self.result.counts[f"{what} n·primaries moved"] = round(moved * n / SLOTS, 2)
+        self.result.counts[f"{what} n·members changed"] = round(changed * n / SLOTS, 2)
+        self.result.counts[f"{what} seconds"] = round(took_s, 1)
         if moved > MOVED_MAX * SLOTS / n:
             self.result.problems.append(
                 f"{what}: {moved} of {SLOTS} primaries moved, expected about {SLOTS / n:.0f}"

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from random import Random
 
+from msgspec.structs import replace
+
 from swell.settings import (
     DirectorySettings,
     OverlaySettings,
@@ -25,8 +27,9 @@ from swell.simulation.swarm import Plan, Swarm
 from swell.simulation.workloads.result import Result
 from swell.simulation.workloads.store_clients import CHAIN, StoreClient
 from swell.simulation.workloads.store_cluster import SHOWN_MAX, StoreCluster
+from swell.simulation.workloads.store_duel import Duel
 from swell.simulation.workloads.store_losses import Losses
-from swell.simulation.workloads.store_profiles import profile_of
+from swell.simulation.workloads.store_profiles import Profile, profile_of
 from swell.simulation.workloads.store_strikes import Strikes
 
 ZONES = 3
@@ -43,19 +46,22 @@ INSIDE_SITE_S = 0.00025
 BETWEEN_SITES_S = (0.001, 0.005, 0.02)
 
 
-def settings(rng: Random) -> Settings:
+def settings(rng: Random, profile: Profile) -> Settings:
     """Few slots, so that much happens to each; snapshots and copies of states in half the runs."""
+    snapshot_entries = rng.choice((50, 10_000))
+    store = StoreSettings(
+        slots=SLOTS,
+        beat_interval_s=0.4,
+        keep_entries=rng.choice((8, 256)),
+        journal_bytes_max=rng.choice((32 * 1024, 64 * 1024 * 1024)),
+    )
+    raft = RaftSettings(snapshot_entries=snapshot_entries)
+    if profile.duel:
+        raft = RaftSettings(tick_s=0.03, election_ticks=4, snapshot_entries=snapshot_entries)
     return Settings(
         overlay=OverlaySettings(connections=6, report_interval_s=1.0),
-        directory=DirectorySettings(
-            retire_after_s=600.0, raft=RaftSettings(snapshot_entries=rng.choice((50, 10_000)))
-        ),
-        store=StoreSettings(
-            slots=SLOTS,
-            beat_interval_s=0.4,
-            keep_entries=rng.choice((8, 256)),
-            journal_bytes_max=rng.choice((32 * 1024, 64 * 1024 * 1024)),
-        ),
+        directory=DirectorySettings(retire_after_s=600.0, raft=raft),
+        store=replace(store, lease_s=profile.lease_s) if profile.lease_s else store,
     )
 
 
@@ -68,7 +74,9 @@ class StoreRun(StoreCluster):
         between_s = rng.choice(BETWEEN_SITES_S)
         simulation = Simulation(seed, latency=lambda a, b: INSIDE_SITE_S if a == b else between_s)
         voters = self.profile.voters or rng.choice((3, 3, 3, 1))
-        super().__init__(Result("store", seed), simulation, settings(rng), voters, bugs)
+        super().__init__(
+            Result("store", seed), simulation, settings(rng, self.profile), voters, bugs
+        )
         self.add_nodes(nodes or rng.randint(*NODES), ZONES)
         self.keys = [f"key{k}" for k in range(KEYS)] + [f"{CHAIN}{k}" for k in range(CHAINS)]
         self.add_clients(rng.randint(*CLIENTS), ZONES, self.keys)
@@ -84,16 +92,15 @@ class StoreRun(StoreCluster):
         losses.schedule()
         strikes.schedule()
         self._schedule_client_crashes(plan)
+        if self.profile.duel:
+            Duel(self.fleet, derive(self.result.seed, "duel"), plan.heal_s).begin()
         plan.schedule(self.simulation)
         self.simulation.run_until(plan.heal_s)
         found = [str(plan), "losses and newcomers:", *losses.struck, "strikes:", *strikes.struck]
         self.result.plan = "\n".join(found)
         self._judge_progress()
-        if not self.settled(plan.heal_s + SETTLE_S_MAX - self.simulation.time_s):
-            self.complain("not repaired")
-        self.result.counts["settle_s"] = self.simulation.time_s - plan.heal_s
-        self.read_chains([key for key in self.keys if key.startswith(CHAIN)])
-        self.judge_replicas()
+        if self.profile.lively:
+            self._judge_repair(plan.heal_s)
         self.judge_history()
         result = self.finish()
         if result.passed:
@@ -135,7 +142,7 @@ class StoreRun(StoreCluster):
             self.simulation.time_s + 1.0,
             plan.heal_s,
             rng.randint(*self.profile.strikes),
-            self.profile.ambush,
+            self.profile.strike_kinds,
         )
 
     def _schedule_client_crashes(self, plan: Plan) -> None:
@@ -143,7 +150,15 @@ class StoreRun(StoreCluster):
             at_s = self._rng.uniform(self.simulation.time_s + 1.0, plan.heal_s)
             self.simulation.call_at(at_s, self._rng.choice(self.clients).crash)
 
-    # Progress.
+    # Liveness.
+
+    def _judge_repair(self, healed_s: float) -> None:
+        """Every slot is where it should be, whole and the same at all members."""
+        if not self.settled(healed_s + SETTLE_S_MAX - self.simulation.time_s):
+            self.complain("not repaired")
+        self.result.counts["settle_s"] = self.simulation.time_s - healed_s
+        self.read_chains([key for key in self.keys if key.startswith(CHAIN)])
+        self.judge_replicas()
 
     def _judge_progress(self) -> None:
         """Every client writes and reads every key, in time."""
@@ -160,10 +175,11 @@ class StoreRun(StoreCluster):
         stuck: dict[str, int] = {}
         for key, _ in waiting:
             stuck[key] = stuck.get(key, 0) + 1
-        self.result.problems += [
-            f"no progress within {PROGRESS_S_MAX:g} s after healing: {key} for {count} clients"
-            for key, count in list(stuck.items())[:SHOWN_MAX]
-        ]
+        if self.profile.lively:
+            self.result.problems += [
+                f"no progress within {PROGRESS_S_MAX:g} s after healing: {key} for {count} clients"
+                for key, count in list(stuck.items())[:SHOWN_MAX]
+            ]
 
     def _write_and_read(
         self, client: StoreClient, key: str, waiting: dict[tuple[str, str], None]

@@ -111,7 +111,7 @@ class StoreCluster:
         history = self.recorder.history()
         verdict = check(history, DhtModel())
         if not verdict.ok:
-            self.result.problems.append(str(verdict))
+            self.result.problems.insert(0, str(verdict))
         for key, last in self._chains.items():
             mine = [operation for operation in history.operations if operation.key == key]
             self.result.problems += chains.problems(key, mine, last)[:SHOWN_MAX]

@@ -24,6 +24,9 @@ from swell.simulation.trace import Kind
 
 FLIP, EIO, FULL = "disk-flip", "disk-eio", "disk-full"
 OLD_COPY, OLD_START, DEATH, JOIN = "old-copy", "old-start-copy", "death", "join"
+DEVASTATION = "devastation"
+"""Everybody crashes and half of the disks rot: more than anybody claims to survive. Slots may be
+lost by it, but nothing false may ever be said about them."""
 LOSSES = (FLIP, EIO, FULL, OLD_COPY, OLD_START, DEATH)
 
 TRY_EVERY_S = 0.5
@@ -71,7 +74,21 @@ class Losses:
         self._note(JOIN, name)
         self.fleet.add(name, self.rng.choice(sites))
 
+    def _devastate(self) -> None:
+        processes = [p for p in self.fleet.processes.values() if not p.destroyed]
+        self._note(DEVASTATION, "")
+        for process in processes:
+            process.crash()
+        for process in self.rng.sample(processes, len(processes) // 2):
+            if process.name not in self.voters:
+                process.disk.flip_bit()
+        for process in processes:
+            self._later(self.rng.uniform(*BACK_S), process.start)
+
     def _begin(self, kind: str) -> None:
+        if kind == DEVASTATION:
+            self._devastate()
+            return
         victim = self._victim(kind)
         if kind in (OLD_COPY, OLD_START) and victim is not None:
             victim.back_up()

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from swell.simulation.workloads.store_losses import (
-    EIO,
-    FLIP,
-    FULL,
-    LOSSES,
-)
+from swell.simulation.workloads.store_losses import DEVASTATION, LOSSES
+from swell.simulation.workloads.store_strikes import ALONE, ESTRANGED, STRIKES
 
 STOPS = ("crash", "power-loss", "restart", "disk-torn", "crash-many", "crash-all")
 STALLS = ("pause", "suspend", "slow", "clock-skew", "disk-slow")
@@ -45,45 +41,52 @@ class Profile:
     maximum: int = 14
     losses: tuple[str, ...] = LOSSES
     losses_max: int = 3
-    strikes: tuple[int, int] = (2, 4)
+    strikes: tuple[int, int] = (3, 5)
     """At primaries, fewest and most."""
-    ambush: float = 0.0
-    """Share of new primaries that are struck at once."""
+    strike_kinds: tuple[str, ...] = STRIKES
+    duel: bool = False
+    """Two voters never hear each other, and the third crashes when it has chosen."""
     disk_delay_s: float = 0.0
     """All disks are that slow."""
+    lease_s: float = 0.0
     voters: int = 0
     """0: three in most runs, one in some."""
+    lively: bool = True
+    """Everything must go on in the end."""
     required: Mapping[str, float] = field(default_factory=lambda: REQUIRED)
 
 
 USUAL = Profile()
 
-_STORM = replace(USUAL, minimum=14, maximum=24)
+_STORM = replace(USUAL, minimum=12, maximum=20, strikes=(6, 10))
 
 PROFILES: dict[str, Profile] = {
     "skip-sync": replace(
-        _STORM, kinds=("crash-many", "crash-all"), losses=(), disk_delay_s=0.2, maximum=16
+        USUAL, kinds=("crash-many", "crash-all"), losses=(), disk_delay_s=0.2, maximum=16
     ),
-    "ignore-epoch": replace(
-        _STORM, kinds=("pause", "suspend", "replication-cut", "partition", "one-way-partition")
-    ),
+    "ignore-epoch": replace(_STORM, kinds=PATHS, strike_kinds=(ALONE, ESTRANGED)),
     "ack-early": replace(
         _STORM, kinds=("crash", "power-loss", "pause", "replication-clog", "replication-cut")
     ),
-    "forget-vote": replace(
-        _STORM, kinds=("crash", "crash-many", "partition", "one-way-partition"), voters=3
-    ),
+    "forget-vote": replace(USUAL, losses=(), strikes=(0, 0), voters=3, duel=True, lively=False),
     "shrink-early": replace(
         _STORM, kinds=("crash", "pause", "partition", "replication-cut", "one-way-partition")
     ),
     "promote-unclean": replace(
-        _STORM, kinds=("crash", "pause", "power-loss"), losses=(FLIP, EIO, FULL), losses_max=6
+        USUAL, kinds=("slow", "pause"), losses=(DEVASTATION,), losses_max=6, lively=False
     ),
     "cut-committed": replace(
         _STORM, kinds=("crash", "pause", "crash-many", "replication-cut", "one-way-partition")
     ),
     "serve-early": replace(_STORM, kinds=("crash", "pause", "replication-clog", "partition")),
-    "ignore-leases": replace(_STORM, kinds=("one-way-partition", "partition", "replication-cut")),
+    "ignore-leases": replace(
+        USUAL,
+        kinds=("latency-spike", "slow"),
+        losses=(),
+        strikes=(12, 16),
+        strike_kinds=(ESTRANGED,),
+        lease_s=5.0,
+    ),
 }
 """Planted bug → where it is hunted."""
 

@@ -1,7 +1,7 @@
 """Strikes: faults that look for the node that matters, the primary of some slot.
 
 A fault at random hits a primary at a telling moment now and then; every run should see some slots
-change hands. Struck is whoever serves a random slot at the time, or has just begun to.
+change hands. Struck is whoever serves a random slot at the time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from swell.events import Event, SlotServed
 from swell.simulation.checkers.store import slot_records
 from swell.simulation.faults import STORE
 from swell.simulation.fleet import Fleet
@@ -24,21 +23,18 @@ STRIKES = (CRASH, POWER, PAUSE, DEAF, MUTE, ALONE, ESTRANGED)
 DIRECTORY = "DIRECTORY"
 LASTS_S = (2.5, 7.0)
 ESTRANGED_S = 4.0
-AMBUSH_S = 0.3
-"""An ambush strikes within this time after a slot changed hands."""
+AGAIN_S = 1.0
 
 
 @dataclass
 class Strikes:
-    """`count` strikes between `begin_s` and `heal_s`, and ambushes of new primaries."""
+    """`count` strikes between `begin_s` and `heal_s`."""
 
     fleet: Fleet
     rng: Random
     begin_s: float
     heal_s: float
     count: int
-    ambush: float = 0.0
-    """Share of new primaries that are struck at once."""
     kinds: Sequence[str] = STRIKES
     struck: list[str] = field(default_factory=list)
 
@@ -47,30 +43,22 @@ class Strikes:
         for _ in range(self.count):
             at_s = self.rng.uniform(self.begin_s, self.heal_s - LASTS_S[1])
             simulation.call_at(at_s, self._strike_primary)
-        if self.ambush:
-            simulation.on_event(self._on_event)
-
-    def _on_event(self, time_s: float, process: str, event: Event) -> None:
-        if not isinstance(event, SlotServed) or time_s > self.heal_s - LASTS_S[1]:
-            return
-        if self.rng.random() < self.ambush:
-            victim = self.fleet.processes[process]
-            delay_s = self.rng.uniform(0.0, AMBUSH_S)
-            self.fleet.simulation.call_later(delay_s, lambda: self._strike(victim))
 
     def _strike_primary(self) -> None:
-        records = slot_records(self.fleet)
-        if not records:
+        """Whoever serves a random slot; later, if nobody does now."""
+        simulation = self.fleet.simulation
+        if simulation.time_s > self.heal_s - LASTS_S[1]:
             return
-        primary = records[self.rng.choice(sorted(records))].primary
-        for overlay in self.fleet.living():
-            if overlay.me.id == primary:
-                self._strike(self.fleet.processes[overlay.me.name])
+        served = [record for record in slot_records(self.fleet).values() if record.activated]
+        primary = self.rng.choice(served).primary if served else 0
+        names = [overlay.me.name for overlay in self.fleet.living() if overlay.me.id == primary]
+        if not any(self._strike(self.fleet.processes[name]) for name in names):
+            simulation.call_later(AGAIN_S, self._strike_primary)
 
-    def _strike(self, victim: Process) -> None:
+    def _strike(self, victim: Process) -> bool:
         simulation = self.fleet.simulation
         if not victim.alive or victim.paused or simulation.healed:
-            return
+            return False
         kind = self.rng.choice(self.kinds)
         lasts_s = self.rng.uniform(*LASTS_S)
         text = f"strike {kind} {victim.name}"
@@ -90,6 +78,7 @@ class Strikes:
             if kind == ESTRANGED:
                 # Back among its peers, it does not know what was decided meanwhile.
                 self._cut(kind, victim.name, DIRECTORY, lasts_s + ESTRANGED_S)
+        return True
 
     def _cut(self, kind: str, name: str, purpose: str, lasts_s: float) -> None:
         """It hears nobody, is heard by nobody, or both."""
