@@ -294,6 +294,12 @@ class Settings(msgspec.Struct, frozen=True):
     request_timeout_s: float = 5.0
     """Default deadline of a request to another node."""
 
+    def with_replicas(self, replicas: int) -> Settings:
+        """The same with so many copies of every slot, for clusters of fewer nodes."""
+        min_replicas = min(self.store.min_replicas, replicas)
+        store = msgspec.structs.replace(self.store, replicas=replicas, min_replicas=min_replicas)
+        return msgspec.structs.replace(self, store=store)
+
     @classmethod
     def wide_area(cls) -> Settings:
         """Zones that span sites with tens of milliseconds between them."""

@@ -20,7 +20,7 @@ import swell
 from swell.cli.localcluster import LocalCluster
 from swell.client.dht import Dht
 from swell.errors import OutcomeUnknownError, SwellError
-from swell.simulation.checkers.history import UNKNOWN, Output, Value, recorder_of_this_machine
+from swell.simulation.checkers.history import Output, Value, recorder_of_this_machine
 
 DEADLINE_S = 4.0
 THINK_S = (0.0, 0.06)
@@ -63,10 +63,12 @@ class LoadClient:
 
     async def run(self, addresses: Sequence[str], cluster: str) -> None:
         shuffled = self._rng.sample(addresses, len(addresses))
-        async with swell.connect(shuffled, cluster=cluster) as connection:
-            async with asyncio.TaskGroup() as group:
-                for lane in range(LANES):
-                    group.create_task(self._ask(connection.dht(), self._keys[lane::LANES]))
+        async with (
+            swell.connect(shuffled, cluster=cluster) as connection,
+            asyncio.TaskGroup() as group,
+        ):
+            for lane in range(LANES):
+                group.create_task(self._ask(connection.dht(), self._keys[lane::LANES]))
 
     async def _ask(self, dht: Dht, keys: Sequence[str]) -> None:
         """One operation after the other until `resting`. In the end every key is written and read

@@ -19,7 +19,7 @@ from swell.overlay.contact import Contact
 from swell.overlay.matchers import node_target
 from swell.overlay.messages import DETOUR, ROUTED, Hello, LinkKind, Welcome
 from swell.overlay.routed import Detour, encode_detour, encode_routed
-from swell.settings import OverlaySettings, Settings
+from swell.settings import OverlaySettings, Settings, StoreSettings
 from swell.simulation.checkers.topology import problems
 from swell.simulation.fleet import CLUSTER, Fleet
 from swell.simulation.simulation import Simulation
@@ -143,7 +143,9 @@ class Hostile:
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SWELL_HOSTILE", "6"))))
 def test_nonsense_from_an_admitted_peer_is_refused_or_counted(seed: int) -> None:
     simulation = Simulation(seed)
-    fleet = Fleet(simulation, Settings(overlay=OverlaySettings(connections=4)))
+    fleet = Fleet(
+        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=8))
+    )
     for k in range(12):
         fleet.add(f"n{k}", f"s{k % 3}")
     assert simulation.run_until_true(lambda: not problems(fleet), 60.0, 1.0)

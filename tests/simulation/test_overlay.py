@@ -13,7 +13,7 @@ import pytest
 from swell.ids import MessageId
 from swell.overlay.matchers import ADDRESS
 from swell.overlay.overlay import Overlay
-from swell.settings import OverlaySettings, Settings
+from swell.settings import OverlaySettings, Settings, StoreSettings
 from swell.simulation.checkers.topology import problems
 from swell.simulation.fleet import Fleet
 from swell.simulation.simulation import Simulation
@@ -143,7 +143,9 @@ def test_thr_11_mesh_survives_a_failure_on_every_path_but_one() -> None:
 
 def test_spi_1_a_zone_cut_off_from_the_directory_is_supervised_by_another() -> None:
     simulation = Simulation(seed=1)
-    fleet = Fleet(simulation, Settings(overlay=OverlaySettings(connections=4)))
+    fleet = Fleet(
+        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=8))
+    )
     for k in range(12):
         fleet.add(f"n{k}", f"s{k % 3}")
     assert simulation.run_until_true(lambda: not problems(fleet), 60.0, 1.0)
@@ -165,7 +167,9 @@ def test_spi_1_a_zone_cut_off_from_the_directory_is_supervised_by_another() -> N
 
 def test_thr_9_a_client_is_reached_at_its_address_after_its_node_moved() -> None:
     simulation = Simulation(seed=2)
-    fleet = Fleet(simulation, Settings(overlay=OverlaySettings(connections=4)))
+    fleet = Fleet(
+        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=8))
+    )
     for k in range(12):
         fleet.add(f"n{k}", f"s{k % 2}")
     assert simulation.run_until_true(lambda: not problems(fleet), 60.0, 1.0)

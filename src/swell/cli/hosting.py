@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from swell.directory.messages import Voter
+from swell.directory.messages import OLD_COPY, Voter
 from swell.errors import SwellError
 from swell.node import Node, NodeConfig
 from swell.runtime.identity import LOCAL_CLUSTER
@@ -110,6 +110,8 @@ class Hosting:
     def _on_halted(self, world: RuntimeWorld, node: Node, halted: asyncio.Future[str]) -> None:
         """One node has ended. The last one's reason is the command's own error, not a log line."""
         reason = halted.result() if node.refusal is None else node.refusal.sentence
+        if node.refusal is not None and node.refusal.code == OLD_COPY:
+            world.condemn(reason)
         if halted.result() != STOPPED:
             self._halted.append(reason)
             if len(self._halted) < len(self._specs):

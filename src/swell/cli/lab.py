@@ -30,7 +30,9 @@ TABLE_COLUMNS_MAX = 1000
 
 def lab(
     name: Annotated[str, typer.Argument(help="Experiment to run; without one, list them.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Measure briefly: a minute or two at most.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure briefly: a minute or two at most.")
+    ] = False,
     json: Annotated[
         str, typer.Option("--json", metavar="FILE", help="Write the result; - is stdout.")
     ] = "",

@@ -41,6 +41,7 @@ from swell.world import Address
 OPERATOR = "operator"
 """Name in the certificate that commands use in a local cluster with TLS."""
 VOTERS = 3
+REPLICAS = 3
 SITES_MAX = 26
 NODES_MAX = 256
 STOP_S = 8.0
@@ -95,7 +96,7 @@ class LocalCluster:
         ports = free_ports(len(names))
         chosen = spread([site for site, _, _ in names], per_process)
         voters = tuple(Voter(names[k][1], LOOPBACK, ports[k]) for k in chosen)
-        settings = Settings.local(connections)
+        settings = Settings.local(connections).with_replicas(min(REPLICAS, nodes))
         specs = tuple(
             NodeSpec(
                 name=name,

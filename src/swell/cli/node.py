@@ -17,6 +17,7 @@ from swell.runtime.identity import LOCAL_CLUSTER
 from swell.runtime.logs import configure_logging
 from swell.settings import Settings
 
+REPLICAS_MAX = 16
 PRESETS = {
     "data-centre": Settings,
     "wide-area": Settings.wide_area,
@@ -52,6 +53,15 @@ def node(
     settings: Annotated[
         str, typer.Option(metavar="PRESET|FILE", help=f"{', '.join(PRESETS)}, or a TOML file.")
     ] = "data-centre",
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=REPLICAS_MAX,
+            help="Copies of every key (3), the same for every node and fixed at the cluster's "
+            "first start. A node that is to stay alone needs 1, a cluster of two nodes 2.",
+        ),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     json: Annotated[bool, typer.Option("--json", help="Ready lines and log as JSON.")] = False,
 ) -> None:
@@ -74,7 +84,7 @@ def node(
         voters=parse_voters(directory, name) if directory else (),
         cluster=cluster,
         certificates=certificates_in(cluster),
-        settings=load_settings(settings),
+        settings=load_settings(settings, replicas),
     )
     raise typer.Exit(Hosting([spec], json).run())
 
@@ -97,10 +107,21 @@ def parse_voters(text: str, me: str) -> tuple[Voter, ...]:
     return tuple(voters)
 
 
-def load_settings(text: str) -> Settings:
+def load_settings(text: str, replicas: int | None = None) -> Settings:
     """A preset by name, or a TOML file that changes some of the defaults."""
-    if text in PRESETS:
-        return PRESETS[text]()
+    loaded = PRESETS[text]() if text in PRESETS else _read_settings(text)
+    if replicas is not None:
+        loaded = loaded.with_replicas(replicas)
+    store = loaded.store
+    if not 1 <= store.min_replicas <= store.replicas <= REPLICAS_MAX:
+        raise ConfigurationError(
+            f"replicas must be 1 to {REPLICAS_MAX} and min_replicas at most as many: "
+            f"{text} says {store.replicas} and {store.min_replicas}"
+        )
+    return loaded
+
+
+def _read_settings(text: str) -> Settings:
     try:
         return msgspec.toml.decode(Path(text).read_bytes(), type=Settings)
     except FileNotFoundError:

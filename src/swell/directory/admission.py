@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from swell.directory import assignment
 from swell.directory.assignment import Arrival
-from swell.directory.messages import Bootstrap, JoinRefused, JoinReply, JoinRequest
+from swell.directory.messages import OLD_COPY, Bootstrap, JoinRefused, JoinReply, JoinRequest
 from swell.directory.proposals import Outcomes
 from swell.directory.records import Admitted, Entry, Forgotten, Record, State
 from swell.errors import InvalidNameError
@@ -104,10 +104,10 @@ class Admission:
             )
         if entry.uid == request.uid and _is_old_copy(entry, request):
             return JoinRefused(
-                "stale-epoch",
-                f"{request.name} has started {entry.contact.start} times before, its data "
-                f"directory says {request.epoch // MOVES_PER_START}: it is an old copy; start "
-                "with an empty one under another name",
+                OLD_COPY,
+                f"{request.name} has started {entry.contact.start} times before, and by its data "
+                f"directory this is start {request.epoch // MOVES_PER_START}: it is an old copy; "
+                "put the newest back, or start with an empty one under another name",
             )
         return None
 

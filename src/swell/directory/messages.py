@@ -55,6 +55,10 @@ class JoinReply(Message, frozen=True):
     view: View
 
 
+OLD_COPY = "stale-epoch"
+"""Code of a refusal: the data directory is an old copy, whatever number of starts it comes to."""
+
+
 @message(50)
 class JoinRefused(Message, frozen=True):
     """Never: `name-in-use`, `stale-epoch`, `bad-name`, `wrong-identity`. The node must not try

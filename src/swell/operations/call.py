@@ -12,6 +12,7 @@ from swell.errors import SwellError, UnavailableError
 from swell.overlay.contact import Contact
 from swell.overlay.overlay import Overlay
 from swell.overlay.sessions import Sessions
+from swell.store.service import Store
 from swell.world import World
 
 Result = dict[str, Any]
@@ -45,6 +46,9 @@ class Host(Protocol):
 
     @property
     def directory(self) -> DirectoryClient: ...
+
+    @property
+    def store(self) -> Store: ...
 
     def me(self) -> Contact: ...
 

@@ -141,6 +141,7 @@ class Operations:
             result["delegate"] = overlay.is_delegate()
         if host.service is not None:
             result["directory"] = host.service.statistics()
+        result["store"] = host.store.statistics()
         call.finish(result)
 
     def _members(self, call: Call) -> None:

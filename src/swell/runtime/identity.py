@@ -4,7 +4,8 @@ Layout: `lock` (held with flock while a process runs on the directory), `identit
 node, number of starts, and a random name of the directory itself, by which the directory service
 tells a restarted node from another one of the same name) and `files/` (the node's disk). The
 number of starts is the node's epoch: it is raised durably before the node says anything to
-anybody, so no two lives share one.
+anybody, so no two lives share one. A directory that was found to be an old copy is condemned: every
+start raises its number, so without that it would only have to be started often enough to pass.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Identity(msgspec.Struct, frozen=True):
     node: str
     starts: int
     uid: str = ""
+    condemned: str = ""
+    """Why it must not be started again; empty: it may be."""
 
 
 class DataDirectory:
@@ -46,8 +49,14 @@ class DataDirectory:
         except BaseException:
             self.close()
             raise
+        self._identity = identity
         self.epoch = identity.starts
         self.uid = identity.uid
+
+    def condemn(self, reason: str) -> None:
+        """No start of this directory succeeds from now on."""
+        condemned = msgspec.structs.replace(self._identity, condemned=reason)
+        write_durably(self.path / "identity.json", msgspec.json.encode(condemned))
 
     def close(self) -> None:
         if self._lock >= 0:
@@ -83,6 +92,10 @@ def _count_start(file: Path, cluster: str, node: str) -> Identity:
                 f"data directory {file.parent} belongs to node {known.node!r} of cluster "
                 f"{known.cluster!r}, not to node {node!r} of cluster {cluster!r}: "
                 "give every node a directory of its own"
+            )
+        if known.condemned:
+            raise ConfigurationError(
+                f"data directory {file.parent} was refused before: {known.condemned}"
             )
         starts, uid = known.starts, known.uid
     identity = Identity(cluster, node, starts + 1, uid or os.urandom(8).hex())

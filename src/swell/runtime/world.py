@@ -166,6 +166,11 @@ class RuntimeWorld:
             link.close()
         self._keep(self.loop.create_task(self._release(reason)))
 
+    def condemn(self, reason: str) -> None:
+        """The data directory is not what it seems: it is not to be started again."""
+        if self._directory is not None:
+            self._directory.condemn(reason)
+
     async def _release(self, reason: str) -> None:
         for link in list(self._links):
             link.close()

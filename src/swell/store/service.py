@@ -166,6 +166,18 @@ class Store:
     def contacts(self) -> Sequence[Contact]:
         return self.table.contacts()
 
+    def statistics(self) -> dict[str, int]:
+        """`slots` of the cluster that are known here; those this node is primary of, those it is
+        a member of; the start at which its data began."""
+        lineage, records = self.storage.lineage, [r.record for r in self.replicas.values()]
+        members = [r for r in records if r is not None and r.lineage(self.me) == lineage]
+        return {
+            "slots": self.slots,
+            "primary_of": sum(1 for _ in self.claims()),
+            "member_of": len(members),
+            "lineage": lineage,
+        }
+
     def execute(self, request: Execute, done: Done) -> None:
         """A command or a query of a client's, if this node serves the slot."""
         replica = self.replicas.get(request.slot)

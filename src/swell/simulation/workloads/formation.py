@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from swell.node import Node
 from swell.overlay.matchers import BROADCAST
-from swell.settings import OverlaySettings, Settings
+from swell.settings import OverlaySettings, Settings, StoreSettings
 from swell.simulation.checkers.delivery import DeliveryChecker
 from swell.simulation.checkers.topology import diameter, problems
 from swell.simulation.fleet import Fleet
@@ -23,6 +23,8 @@ BATCH_EVERY_S = 2.0
 ARRIVAL_EVERY_S = 0.02
 SETTLE_S_MAX = 180.0
 BROADCASTS = 20
+SLOTS = 8
+"""Few: this is about the overlay."""
 
 
 class Formation:
@@ -32,7 +34,9 @@ class Formation:
         self, seed: int, connections: int = 10, bugs: frozenset[str] = frozenset()
     ) -> None:
         self.result = Result("formation", seed)
-        self.settings = Settings(overlay=OverlaySettings(connections=connections))
+        self.settings = Settings(
+            overlay=OverlaySettings(connections=connections), store=StoreSettings(slots=SLOTS)
+        )
         self.simulation = Simulation(seed)
         self.fleet = Fleet(self.simulation, self.settings, bugs)
         self.fleet.on_start = self._on_start

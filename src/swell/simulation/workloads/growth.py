@@ -14,7 +14,7 @@ from swell.simulation.checkers.history import UNKNOWN
 from swell.simulation.checkers.store import slot_records
 from swell.simulation.simulation import Simulation
 from swell.simulation.workloads.result import Result
-from swell.simulation.workloads.store_cluster import StoreCluster
+from swell.simulation.workloads.store_cluster import SHOWN_MAX, StoreCluster
 
 SITES = 3
 SMALL = 3
@@ -24,7 +24,7 @@ SLOTS = 96
 STEP_S_MAX = 60.0
 REST_S = 3.0
 """Between two steps, so that a change that would undo itself shows."""
-MOVED_MAX = 3.0
+MOVED_MAX = 2.0
 """Primaries that move in one step, as a multiple of slots / n: the ring's points lie unevenly."""
 
 
@@ -88,4 +88,6 @@ class Growth(StoreCluster):
         """Every operation was answered by its deadline."""
         history = self.recorder.history()
         failed = [one for one in history.operations if one.output is UNKNOWN]
-        self.result.problems += [f"not answered in time: {one}" for one in failed[:5]]
+        self.result.problems += [f"not answered in time: {one}" for one in failed[:SHOWN_MAX]]
+        if history.failed:
+            self.result.problems.append(f"{history.failed} operations were not executed in time")

@@ -56,8 +56,6 @@ class StoreClient:
         self.acknowledged = 0
         self.heard: Output = UNKNOWN
         """The answer that came last."""
-        self.late = 0
-        """Operations that ended later than their deadline."""
         self._simulation = simulation
         self._recorder = recorder
         self._nodes = nodes
@@ -144,14 +142,12 @@ class StoreClient:
         """One operation, written down; `ended(known)`: was an answer heard?"""
         number = self._recorder.call(f"{self.name}.{self.process.starts}", key, *input)
         self._open[number] = None
-        due_s = self._simulation.time_s + deadline_s
         starts = self.process.starts
 
         def done(outcome: Answer | SwellError) -> None:
             if self.process.starts != starts or number not in self._open:
                 return
             del self._open[number]
-            self.late += self._simulation.time_s > due_s + 0.01
             self.heard, known = self._record(number, input, outcome)
             if known:
                 self._learn(key, input, self.heard)
