@@ -236,7 +236,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
 
     slots: int = 256
     """Units of replication. More spread load and moves more finely; each costs a record in the
-    directory and a few KiB in its members."""
+    directory and a few KiB in its members. 0: the cluster has no store."""
 
     replicas: int = 3
     """Copies of every slot: primary, zone successor, lateral replica in another zone."""

@@ -144,7 +144,7 @@ class Hostile:
 def test_nonsense_from_an_admitted_peer_is_refused_or_counted(seed: int) -> None:
     simulation = Simulation(seed)
     fleet = Fleet(
-        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=8))
+        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=0))
     )
     for k in range(12):
         fleet.add(f"n{k}", f"s{k % 3}")

@@ -144,7 +144,7 @@ def test_thr_11_mesh_survives_a_failure_on_every_path_but_one() -> None:
 def test_spi_1_a_zone_cut_off_from_the_directory_is_supervised_by_another() -> None:
     simulation = Simulation(seed=1)
     fleet = Fleet(
-        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=8))
+        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=0))
     )
     for k in range(12):
         fleet.add(f"n{k}", f"s{k % 3}")
@@ -168,7 +168,7 @@ def test_spi_1_a_zone_cut_off_from_the_directory_is_supervised_by_another() -> N
 def test_thr_9_a_client_is_reached_at_its_address_after_its_node_moved() -> None:
     simulation = Simulation(seed=2)
     fleet = Fleet(
-        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=8))
+        simulation, Settings(overlay=OverlaySettings(connections=4), store=StoreSettings(slots=0))
     )
     for k in range(12):
         fleet.add(f"n{k}", f"s{k % 2}")

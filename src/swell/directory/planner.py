@@ -73,7 +73,7 @@ class Planner:
         change: Commit,
         counters: Counter[str],
     ) -> None:
-        assert 1 <= settings.slots <= SLOTS_MAX
+        assert 0 <= settings.slots <= SLOTS_MAX
         assert 1 <= settings.min_replicas <= settings.replicas
         self._world = world
         self._overlay = overlay
@@ -93,7 +93,8 @@ class Planner:
         self._term += 1
         self._writing = False
         self._seen = self._planned = self._overdue_at = None
-        self._look_later()
+        if self._settings.slots:
+            self._look_later()
 
     def stop(self) -> None:
         self._term += 1

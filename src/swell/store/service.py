@@ -134,7 +134,7 @@ class Store:
             self._begin()
 
     def _begin(self) -> None:
-        if self.ready and self.me:
+        if self.ready and self.me and self.settings.slots:
             self.registry.watch("plan", self.table.on_plan)
             self.registry.watch("slots/", self.table.on_slots)
             self.upkeep.start()

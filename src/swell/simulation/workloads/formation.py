@@ -23,8 +23,6 @@ BATCH_EVERY_S = 2.0
 ARRIVAL_EVERY_S = 0.02
 SETTLE_S_MAX = 180.0
 BROADCASTS = 20
-SLOTS = 8
-"""Few: this is about the overlay."""
 
 
 class Formation:
@@ -35,7 +33,7 @@ class Formation:
     ) -> None:
         self.result = Result("formation", seed)
         self.settings = Settings(
-            overlay=OverlaySettings(connections=connections), store=StoreSettings(slots=SLOTS)
+            overlay=OverlaySettings(connections=connections), store=StoreSettings(slots=0)
         )
         self.simulation = Simulation(seed)
         self.fleet = Fleet(self.simulation, self.settings, bugs)

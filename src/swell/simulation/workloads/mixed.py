@@ -32,7 +32,6 @@ from swell.simulation.workloads.result import Result
 
 PORT = 20
 CONNECTIONS = 4
-SLOTS = 8
 FORM_S_MAX = 60.0
 FAULTS_S = 60.0
 SETTLE_S_MAX = 120.0
@@ -48,7 +47,7 @@ TOPICS = (b"alpha", b"beta", b"gamma")
 
 
 def settings(rng: Random) -> Settings:
-    """Small zones and few slots, which nobody uses here. In some runs zones retire hastily, so
+    """Small zones, and no store. In some runs zones retire hastily, so
     that nodes move as well; in some the directory's log is cut short often."""
     return Settings(
         overlay=OverlaySettings(connections=CONNECTIONS, report_interval_s=2.0),
@@ -56,7 +55,7 @@ def settings(rng: Random) -> Settings:
             retire_after_s=rng.choice((5.0, 60.0)),
             raft=RaftSettings(snapshot_entries=rng.choice((20, 10_000))),
         ),
-        store=StoreSettings(slots=SLOTS),
+        store=StoreSettings(slots=0),
     )
 
 
