@@ -194,14 +194,19 @@ def test_an_error_of_the_disk_at_any_moment_is_fatal_and_remembered(
     assert failed >= 9
 
 
-def test_rot_voids_even_where_an_error_of_the_disk_does_not() -> None:
+def test_rot_of_the_only_copy_halts_and_leaves_everything_as_it_is() -> None:
     machine, files = prepared()
     limit, _, bugs = machine.options
     machine.options = (limit, True, bugs)
     name = min(name for name in files if name.endswith(".log"))
     for damaged in (name, "slot.0002"):
-        found = machine.try_files({**files, damaged: flipped(files[damaged], 500)})
-        assert (found.clean, found.slots) == (False, {})
+        damaged_files = {**files, damaged: flipped(files[damaged], 500)}
+        machine.process.crash()
+        machine.process.disk.restore(damaged_files)
+        machine.start()
+        assert not machine.process.alive
+        assert "restore the data directory from a copy" in machine.process.ended
+        assert machine.process.disk.snapshot() == damaged_files
 
 
 def test_an_error_while_an_install_is_written_is_told_with_its_slot() -> None:

@@ -207,6 +207,8 @@ def put_and_retrieve(
         print_json({"key": key, **_as_json(before)})
     elif before is not None:
         _write(before)
+    else:
+        print(f"there was no value under {key}", file=sys.stderr)
 
 
 def _run(target: Target, key: str, deadline_s: float, what: Callable[[Dht], Awaitable[T]]) -> T:

@@ -23,11 +23,13 @@ from swell.client.store_session import Notice, StoreSession
 from swell.errors import ConfigurationError, SwellError, UnavailableError
 from swell.runtime.identity import LOCAL_CLUSTER
 from swell.runtime.security import TlsMaterial
-from swell.runtime.world import RuntimeWorld
+from swell.runtime.world import Deadlines, RuntimeWorld
 from swell.world import Address
 
 CLIENT_NAME = "client"
 DEADLINE_S = 5.0
+DRAIN_S = 0.5
+"""How long the end of a client waits for nodes that do not close their links."""
 
 Listener = Callable[[Notice], None]
 
@@ -80,7 +82,10 @@ class Connection:
     async def __aenter__(self) -> Connection:
         tls = self._tls
         name = tls.node if tls is not None else CLIENT_NAME
-        world = self._world = RuntimeWorld(name, None, tls, cluster=self._cluster)
+        deadlines = Deadlines(drain_s=DRAIN_S)
+        world = self._world = RuntimeWorld(
+            name, None, tls, cluster=self._cluster, deadlines=deadlines
+        )
         session = StoreSession(world, world.cluster, self._addresses, self._listener)
         world.start(session)
         connected: asyncio.Future[None] = world.loop.create_future()

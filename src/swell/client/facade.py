@@ -14,11 +14,12 @@ import uvloop
 from swell.client.session import Requester
 from swell.errors import SwellError
 from swell.runtime.security import TlsMaterial
-from swell.runtime.world import RuntimeWorld
+from swell.runtime.world import Deadlines, RuntimeWorld
 from swell.world import Address
 
 CLIENT_NAME = "client"
 DEADLINE_S = 10.0
+DRAIN_S = 0.5
 
 
 async def request_async(
@@ -31,7 +32,8 @@ async def request_async(
     deadline_s: float = DEADLINE_S,
 ) -> dict[str, Any]:
     """Ask the first of the nodes that answers; raises `SwellError` if none does."""
-    world = RuntimeWorld(tls.node if tls else CLIENT_NAME, None, tls, cluster=cluster)
+    name, deadlines = tls.node if tls else CLIENT_NAME, Deadlines(drain_s=DRAIN_S)
+    world = RuntimeWorld(name, None, tls, cluster=cluster, deadlines=deadlines)
     requester = Requester(world, world.cluster, addresses)
     outcome: asyncio.Future[dict[str, Any]] = world.loop.create_future()
 

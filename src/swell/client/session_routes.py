@@ -42,11 +42,22 @@ class Routes:
         """Who knows better than our table."""
         self._asked: Peer | None = None
         self._clock_s = 0.0
+        self._planless = False
+        """The last table that came was empty."""
         peers.sessions.handle(Table, self.on_table, (LinkKind.CLIENT,))
 
     def cluster_s(self, now: float) -> int:
         """The second by the cluster's clocks."""
         return int(now + self._clock_s)
+
+    def trouble(self) -> str:
+        """Why there is no table yet."""
+        if self._planless:
+            return (
+                "the cluster serves no keys yet: it waits for its directory, or for more nodes "
+                "(as many as its setting min_replicas says); try again later"
+            )
+        return "no node answered in time: try again, or see whether they run"
 
     def learn(self, slot: int, primary: Contact, teller: Peer) -> bool:
         """An answer named a slot's primary; True if that is news."""
@@ -99,7 +110,8 @@ class Routes:
             self._counters["late-table"] += 1
             return
         now = self._world.now()
-        if not table.primaries:
+        self._planless = not table.primaries
+        if self._planless:
             self._ask_at = now + EMPTY_S
             return
         self.wanted = False

@@ -292,7 +292,7 @@ class StoreSession:
         self._routes.ask_if_due(now)
         for entry in [entry for entry in self._connecting if entry[0] <= now]:
             self._connecting.remove(entry)
-            entry[1](UnavailableError("no node told who serves what in time: try again"))
+            entry[1](UnavailableError(self._routes.trouble()))
         if self._open or self._connecting or self._routes.wanted:
             self._tick_later()
 

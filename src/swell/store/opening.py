@@ -135,6 +135,11 @@ class Opening:
         elif self._promote_unclean or (self._trust_unrotten and not rot):
             lineage = found.lineage or self._start
             self._rewrite(Restored(lineage, True, f"kept although {reason}", slots))
+        elif self._trust_unrotten:
+            self._world.halt(
+                f"the store's data is damaged ({reason}) and there is no other copy of it: restore "
+                "the data directory from a copy, or start with an empty one"
+            )
         else:
             self._rewrite(Restored(self._start, False, reason, {}))
 
