@@ -15,6 +15,7 @@ import swell as library
 from tests.processes.commands import (
     ENVIRONMENT,
     LocalCluster,
+    NodeProcess,
     complaint,
     running,
     swell,
@@ -87,3 +88,29 @@ def test_the_library_uses_the_cluster(cluster: LocalCluster) -> None:
         for k in range(50):
             table.put(f"k{k}", b"%d" % k)
         assert [table.get(f"k{k}") for k in range(50)] == [b"%d" % k for k in range(50)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_small_clusters_keep_what_they_were_given(tmp_path: Path, nodes: str) -> None:
+    for small in running(tmp_path / "small", "--nodes", nodes, "--sites", "1"):
+        dht(small, "put", "a", "1")
+        assert swell("down", "--dir", small.path).returncode == 0
+        small.up()
+        assert dht(small, "get", "a")["value"] == "1"
+
+
+@pytest.mark.slow
+def test_a_node_alone(tmp_path: Path) -> None:
+    where = ("--name", "n", "--site", "s", "--data", tmp_path / "n", "--settings", "local")
+    with NodeProcess(*where) as node:
+        to = ("--connect", node.ready("listening")["address"])
+        node.ready("joined")
+        error = complaint("dht", "put", "a", "1", *to, "--deadline", "2")
+        assert "it waits for its directory, or for more nodes" in error
+    where = ("--name", "n", "--site", "s", "--data", tmp_path / "m", "--settings", "local")
+    with NodeProcess(*where, "--replicas", "1") as node:
+        to = ("--connect", node.ready("listening")["address"])
+        node.ready("joined")
+        assert swell_json("dht", "put", "a", "1", *to)["bytes"] == 1
+        assert swell_json("dht", "get", "a", *to)["value"] == "1"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from io import RawIOBase, TextIOWrapper
 
 import pytest
 import typer
 
 from swell import __version__
 from swell.cli import main as cli
+from swell.cli import tables
 from swell.errors import ConfigurationError
 
 HEAVY = ("numpy", "scipy", "matplotlib", "cryptography", "uvloop", "asyncio")
@@ -84,3 +86,26 @@ def test_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unknown_command_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "no-such-command") == 2
+
+
+class Narrow(RawIOBase):
+    """Takes a few bytes at a time, as a pipe may."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: memoryview) -> int:  # type: ignore[override]
+        self.taken += bytes(data[:3])
+        return min(3, len(data))
+
+
+def test_all_of_a_value_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = Narrow()
+    stdout = TextIOWrapper(narrow, write_through=True)  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "stdout", stdout)
+    tables.write(b"0123456789")
+    tables.print_json({"a": 1})
+    assert narrow.taken == b'0123456789{\n  "a": 1\n}\n'

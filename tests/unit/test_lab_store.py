@@ -140,6 +140,15 @@ def test_a_server_that_cannot_do_more_ends_the_search() -> None:
     assert busy.burden_per_s == 0.0
 
 
+def test_a_busy_part_that_was_not_busy_says_so() -> None:
+    rows = [
+        row_of("busy server", name, "put", [outcome(server_cpu=(0.1, cpu))])
+        for name, cpu in (("swell", 0.5), ("etcd", 0.88))
+    ]
+    (note,) = store.short_of_busy(rows)
+    assert "swell came to 0.5 of a core" in note
+
+
 def test_memory_is_extrapolated_from_what_the_keys_took() -> None:
     row = store_memory.row_of(0, 50_000, Memory(40.0, 41.0), Memory(70.0, 80.0))
     assert (row["resident_mib"], row["peak_mib"], row["extrapolated_mib"]) == (70.0, 80.0, 640)

@@ -129,6 +129,9 @@ def test_purge_leaves_what_is_not_its_own(tmp_path: Path) -> None:
 def test_settings_from_presets_and_files(tmp_path: Path) -> None:
     assert load_settings("local") == Settings.local()
     assert load_settings("wide-area") == Settings.wide_area()
+    for replicas, min_replicas in ((1, 1), (2, 2), (3, 2), (5, 2)):
+        store = load_settings("local", replicas).store
+        assert (store.replicas, store.min_replicas) == (replicas, min_replicas)
     file = tmp_path / "settings.toml"
     file.write_text("[overlay]\nconnections = 11\n")
     assert load_settings(str(file)).overlay.connections == 11
@@ -168,3 +171,20 @@ def test_voters_are_given_by_address_and_by_name_if_this_node_is_one() -> None:
         parse_voters("a=10.0.0.1:7,a=10.0.0.2:7", "x")
     with pytest.raises(ConfigurationError, match="HOST:PORT"):
         parse_voters("a=", "x")
+
+
+def test_as_many_replicas_as_there_are_nodes(tmp_path: Path) -> None:
+    for nodes, replicas, min_replicas in ((1, 1, 1), (2, 2, 2), (3, 3, 2), (8, 3, 2)):
+        cluster = LocalCluster.create(tmp_path / str(nodes), sites=1, nodes=nodes)
+        stores = {
+            (s.settings.store.replicas, s.settings.store.min_replicas) for s in cluster.plan.nodes
+        }
+        assert stores == {(replicas, min_replicas)}
+
+
+def test_replicas_that_contradict_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("[store]\nreplicas = 1\n")
+    with pytest.raises(ConfigurationError, match="says 1 and 2"):
+        load_settings(str(file))
+    assert load_settings(str(file), 1).store.min_replicas == 1

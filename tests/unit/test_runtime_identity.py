@@ -30,6 +30,15 @@ def test_a_directory_of_another_node(tmp_path: Path, cluster: str, node: str) ->
     directory.close()
 
 
+def test_a_condemned_directory_never_starts_again(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path, "c", "n")
+    directory.condemn("it is an old copy")
+    directory.close()
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="was refused before: it is an old copy"):
+            DataDirectory(tmp_path, "c", "n")
+
+
 def test_two_owners_at_once(tmp_path: Path) -> None:
     first = DataDirectory(tmp_path, "c", "n")
     with pytest.raises(ConfigurationError, match="in use by another process"):

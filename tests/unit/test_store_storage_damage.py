@@ -194,7 +194,7 @@ def test_an_error_of_the_disk_at_any_moment_is_fatal_and_remembered(
     assert failed >= 9
 
 
-def test_rot_of_the_only_copy_halts_and_leaves_everything_as_it_is() -> None:
+def test_rot_of_the_only_copy_halts_and_leaves_the_slots_as_they_are() -> None:
     machine, files = prepared()
     limit, _, bugs = machine.options
     machine.options = (limit, True, bugs)
@@ -206,7 +206,8 @@ def test_rot_of_the_only_copy_halts_and_leaves_everything_as_it_is() -> None:
         machine.start()
         assert not machine.process.alive
         assert "restore the data directory from a copy" in machine.process.ended
-        assert machine.process.disk.snapshot() == damaged_files
+        left = machine.process.disk.snapshot()
+        assert all(left[n] == data for n, data in damaged_files.items() if n.startswith("slot"))
 
 
 def test_an_error_while_an_install_is_written_is_told_with_its_slot() -> None:

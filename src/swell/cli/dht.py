@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 import uvloop
 
-from swell.cli.tables import print_json
+from swell.cli.tables import print_json, write
 from swell.cli.target import (
     DEFAULT_DIR,
     ClusterOption,
@@ -242,10 +242,7 @@ def _value(text: str | None, file: Path | None) -> bytes:
 
 
 def _write(value: bytes) -> None:
-    sys.stdout.buffer.write(value)
-    if sys.stdout.isatty():
-        sys.stdout.buffer.write(b"\n")
-    sys.stdout.buffer.flush()
+    write(value + b"\n" if sys.stdout.isatty() else value)
 
 
 def _as_json(value: bytes | None) -> dict[str, Any]:

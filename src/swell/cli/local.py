@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Sized
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,9 +71,10 @@ def up(
     out.print(zones_table(graph))
     hint = "" if dir == DEFAULT_DIR else f" --dir {dir}"
     out.print(
-        f"[green]up[/green] in {took_s:.1f} s: {len(graph['nodes'])} nodes in "
-        f"{len(graph['zones'])} zones, {len(cluster.running())} processes. Look at it with "
-        f"[bold]swell overlay{hint}[/bold], stop it with [bold]swell down{hint}[/bold].",
+        f"[green]up[/green] in {took_s:.1f} s: {_count(graph['nodes'], 'node')} in "
+        f"{_count(graph['zones'], 'zone')}, {_count(cluster.running(), 'process', 'es')}. "
+        f"Look at it with [bold]swell overlay{hint}[/bold], use it with [bold]swell "
+        f"dht{hint}[/bold], stop it with [bold]swell down{hint}[/bold].",
         highlight=False,
     )
 
@@ -92,9 +94,13 @@ def down(
     if json:
         print_json({"dir": str(dir.absolute()), "stopped": stopped, "purged": purge})
     elif stopped:
-        print(f"down: {stopped} processes stopped")
+        print(f"down: {stopped} process{'' if stopped == 1 else 'es'} stopped")
     else:
         print(f"nothing runs in {dir}")
+
+
+def _count(things: Sized, name: str, plural: str = "s") -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else plural}"
 
 
 def _find_or_create(dir: Path, shape: dict[str, int | None], tls: bool) -> LocalCluster:

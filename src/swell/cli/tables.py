@@ -18,8 +18,17 @@ ZONE_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_red")
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    write(f"{json.dumps(value, indent=2, ensure_ascii=False)}\n".encode(errors="surrogateescape"))
+
+
+def write(data: bytes) -> None:
+    """All of these bytes to standard output. Where it is not buffered (PYTHONUNBUFFERED, usual in
+    containers) a pipe may take a part only, and Python tells by the number alone."""
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def coloured(state: str) -> str:

@@ -33,6 +33,8 @@ from swell.lab.store_client import SwellClient
 from swell.lab.store_cluster import SwellCluster
 from swell.lab.store_load import LoadProcess
 from swell.lab.store_trials import (
+    BUSY_CPU,
+    BUSY_TOLERANCE,
     CLIENTS,
     FULL,
     MOST,
@@ -86,7 +88,7 @@ def run(lab: Lab) -> Report:
         headline=headline(rows),
         bars=bars(rows, lab.peers),
         columns=COLUMNS,
-        notes=notes,
+        notes=[*notes, *short_of_busy(rows)],
     )
 
 
@@ -123,6 +125,16 @@ def _start(stack: ExitStack, peers: Sequence[str]) -> list[System]:
         load.fill(Fill(KEYS, VALUE_BYTES, FILL_CLIENTS), FILL_S_MAX)
         systems.append(System(name, servers, load))
     return systems
+
+
+def short_of_busy(rows: Sequence[Row]) -> list[str]:
+    """What to say where the busy part did not come to what its name promises."""
+    return [
+        f"busy server: {row['system']} came to {row['busiest_cpu']} of a core at most while its "
+        "puts kept up: repeat this on a machine that does nothing else"
+        for row in rows
+        if row["part"] == "busy server" and row["busiest_cpu"] < BUSY_CPU - 2 * BUSY_TOLERANCE
+    ]
 
 
 def headline(rows: Sequence[Row]) -> dict[str, int | float]:

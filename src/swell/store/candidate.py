@@ -117,8 +117,11 @@ class Candidate:
 
     def _enough(self, sources: list[Position], now: float) -> bool:
         basis = self.record.basis
-        if not basis or len(sources) == len(basis):
+        if not basis:
             return True
+        if all(member.node in self._positions for member in basis):
+            # Who has no data any more said so: nothing better will come.
+            return bool(sources)
         if now - self._began_at < self._store.settings.seal_wait_s:
             return False
         return any(position.confirmed for position in sources) or len(sources) > 1

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from swell.errors import WireError
 from swell.overlay.sessions import Session
 from swell.store import entry as entries
@@ -17,6 +19,7 @@ from swell.store.messages import (
     Adopted,
     Beat,
     Beaten,
+    Position,
     Prepare,
     Prepared,
     Pull,
@@ -58,11 +61,7 @@ class MemberSide:
             asked.append((replica, record.epoch))
 
         def durable() -> None:
-            lineage, now = store.storage.lineage, store.world.now()
-            positions = tuple(
-                replica.position(epoch, lineage, now, self.started_until)
-                for replica, epoch in asked
-            )
+            positions = tuple(self._position(replica, epoch) for replica, epoch in asked)
             store.reply(session, Adopted(positions))
 
         store.after_sync(durable)
@@ -73,12 +72,17 @@ class MemberSide:
         store.counters["store-refused"] += 1
 
         def durable() -> None:
-            position = replica.position(
-                epoch, store.storage.lineage, store.world.now(), self.started_until, refused=True
-            )
-            store.reply(session, Adopted((position,)))
+            store.reply(session, Adopted((self._position(replica, epoch, refused=True),)))
 
         store.after_sync(durable)
+
+    def _position(self, replica: Replica, epoch: int, refused: bool = False) -> Position:
+        store = self._store
+        now, lineage = store.world.now(), store.storage.lineage
+        position = replica.position(epoch, lineage, now, self.started_until, refused)
+        if "ignore-epoch" in store.bugs:
+            return replace(position, fence=min(position.fence, epoch))
+        return position
 
     # Entries.
 
@@ -163,7 +167,7 @@ class MemberSide:
         behind: list[int] = []
         for slot, epoch, commit in message.claims:
             replica = store.replica(slot)
-            if replica.fence > epoch:
+            if replica.fence > epoch and "ignore-epoch" not in store.bugs:
                 fenced.append((slot, replica.fence))
                 continue
             replica.granted_to, replica.granted_until = node, until

@@ -31,7 +31,9 @@ REDIAL_FACTOR = 2.0
 class Peer:
     """One other node, as this one speaks to it."""
 
-    __slots__ = ("adopts", "due", "heard_at", "lineage", "node", "session", "wanted_at")
+    __slots__ = (
+        "adopts", "dialled_at", "due", "heard_at", "lineage", "node", "session", "wanted_at"
+    )  # fmt: skip
 
     def __init__(self, node: int, now: float) -> None:
         self.node = node
@@ -40,6 +42,7 @@ class Peer:
         """As it last said; 0: not yet."""
         self.heard_at = now
         self.wanted_at = now
+        self.dialled_at = now
         self.adopts: dict[int, Record] = {}
         self.due: dict[int, None] = {}
 
@@ -150,6 +153,7 @@ class Peers:
     def _dial(self, peer: Peer) -> None:
         contact = self._store.table.contact(peer.node)
         if contact is not None:
+            peer.dialled_at = self._store.world.now()
             sessions = self._store.sessions
             peer.session = sessions.open(contact.address, contact.name, LinkKind.STORE, self)
 
@@ -203,7 +207,7 @@ class Peers:
                 continue
             if now - peer.wanted_at > idle_s:
                 reason = "idle"
-            elif session.open and now - peer.heard_at > silence_s:
+            elif now - max(peer.heard_at, peer.dialled_at) > silence_s:
                 reason = "silent"
             else:
                 continue
