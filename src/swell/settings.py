@@ -269,7 +269,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
     inflight_max: int = 1024
     """Commands under way per slot; more are refused as busy."""
 
-    keep_entries: int = 256
+    keep_entries: int = 128
     """Entries kept in memory behind the commit point, for members that were away for a moment."""
 
     journal_bytes_max: int = 64 * 1024 * 1024

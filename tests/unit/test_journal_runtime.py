@@ -60,20 +60,19 @@ def test_records_survive_on_a_real_disk(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_batch_is_two_system_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[str, int]] = []
+def test_a_batch_is_one_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
     watched: set[int] = set()
-    write, fdatasync = os.write, os.fdatasync
+    pwritev = os.pwritev
 
-    def on_write(descriptor: int, data: bytes) -> int:
+    def on_write(descriptor: int, data: list[bytes], place: int, flags: int) -> int:
         if descriptor in watched:
-            calls.append(("write", len(data)))
-        return write(descriptor, data)
+            assert flags == os.RWF_DSYNC
+            calls.append(len(data[0]))
+        return pwritev(descriptor, data, place, flags)
 
-    def on_fdatasync(descriptor: int) -> None:
-        if descriptor in watched:
-            calls.append(("fdatasync", 0))
-        fdatasync(descriptor)
+    def never(descriptor: int, *_: object) -> None:
+        assert descriptor not in watched
 
     async def main() -> None:
         async with opened(tmp_path) as (world, journal, _):
@@ -82,19 +81,21 @@ def test_a_batch_is_two_system_calls(tmp_path: Path, monkeypatch: pytest.MonkeyP
             for batch in range(20):
                 for number in range(64):
                     journal.append(b"%d/%d" % (batch, number))
-                await synced(journal)
-            assert [name for name, _ in calls] == ["write", "fdatasync"] * 20
-            assert sum(size for _, size in calls) == journal.bytes - before
+                with monkeypatch.context() as patch:
+                    patch.setattr(os, "pwritev", on_write)
+                    patch.setattr(os, "fdatasync", never)
+                    await synced(journal)
+            assert len(calls) == 20
+            assert sum(calls) == journal.bytes - before
 
-    monkeypatch.setattr(os, "write", on_write)
-    monkeypatch.setattr(os, "fdatasync", on_fdatasync)
     run(main)
 
 
-def test_a_failed_fdatasync_halts_and_is_remembered(
+def test_a_failed_sync_halts_and_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(descriptor: int) -> None:
+    def failing(descriptor: int, data: list[bytes], *_: object) -> None:
+        os.write(descriptor, data[0])
         raise OSError(errno.EIO, "Input/output error")
 
     async def main() -> None:
@@ -103,7 +104,7 @@ def test_a_failed_fdatasync_halts_and_is_remembered(
             await synced(journal)
             acknowledged: list[bool] = []
             with monkeypatch.context() as patch:
-                patch.setattr(os, "fdatasync", failing)
+                patch.setattr(os, "pwritev", failing)
                 journal.append(b"lost")
                 journal.sync(lambda: acknowledged.append(True))
                 assert "cannot be written" in await world.halted

@@ -88,51 +88,79 @@ def test_syncs_that_wait_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        real_write, real_sync = os.write, os.fdatasync
+        real_write = os.pwritev
 
-        def write(descriptor: int, data: bytes) -> int:
-            calls.append(f"write {len(data)}")
-            return real_write(descriptor, data)
-
-        def fdatasync(descriptor: int) -> None:
-            calls.append("sync")
-            if len(calls) == 2:
+        def write(descriptor: int, data: list[bytes], place: int, flags: int) -> int:
+            assert flags == os.RWF_DSYNC
+            calls.append(f"write {len(data[0])}")
+            if len(calls) == 1:
                 asyncio.run_coroutine_threadsafe(first_sync_may_end.wait(), loop).result(10)
-            real_sync(descriptor)
+            return real_write(descriptor, data, place, flags)
 
         async with disk_in(tmp_path) as disk:
             done: list[Any] = []
             disk.append("log", b"x")
             disk.sync("log", done.append)  # creates the file
             await until(lambda: done)
-            monkeypatch.setattr("swell.runtime.disk.os.write", write)
-            monkeypatch.setattr("swell.runtime.disk.os.fdatasync", fdatasync)
+            monkeypatch.setattr("swell.runtime.disk.os.pwritev", write)
             for _ in range(10):
                 disk.append("log", b"12345")
                 disk.sync("log", done.append)
                 await asyncio.sleep(0)
-                if len(calls) < 2:
-                    await until(lambda: len(calls) == 2)
+                if not calls:
+                    await until(lambda: len(calls) == 1)
             first_sync_may_end.set()
             await until(lambda: len(done) == 11)
             monkeypatch.undo()
-        assert calls == ["write 5", "sync", "write 45", "sync"]
+        assert calls == ["write 5", "write 45"]
         assert done == [None] * 11
 
     run(main)
 
 
-def test_a_failed_sync_is_reported_and_never_forgotten(
+def test_what_an_earlier_life_left_is_synced_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(descriptor: int) -> None:
+    """A write that syncs covers only its own bytes; those before it may be in the cache alone."""
+    (tmp_path / "log").write_bytes(b"not synced")
+    calls: list[str] = []
+    real_sync = os.fdatasync
+
+    def fdatasync(descriptor: int) -> None:
+        calls.append("sync")
+        real_sync(descriptor)
+
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            done: list[Any] = []
+            monkeypatch.setattr("swell.runtime.disk.os.fdatasync", fdatasync)
+            for _ in range(2):
+                disk.append("log", b"x")
+                disk.sync("log", done.append)
+                await until(lambda: len(done) > len(calls) - 1 and done)
+            await until(lambda: len(done) == 2)
+            monkeypatch.undo()
+        assert calls == ["sync"]
+        assert (tmp_path / "log").read_bytes() == b"not syncedxx"
+
+    run(main)
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "pwritev"])
+def test_a_failed_sync_is_reported_and_never_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    if call == "fdatasync":
+        (tmp_path / "log").write_bytes(b"from an earlier life")
+
+    def fail(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     async def main() -> None:
         async with disk_in(tmp_path) as disk:
             done: list[Any] = []
             disk.append("log", b"x")
-            monkeypatch.setattr("swell.runtime.disk.os.fdatasync", fail)
+            monkeypatch.setattr(f"swell.runtime.disk.os.{call}", fail)
             disk.sync("log", done.append)
             await until(lambda: done)
             monkeypatch.undo()
@@ -152,7 +180,7 @@ def test_a_short_write_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     async def main() -> None:
         async with disk_in(tmp_path) as disk:
             done: list[Any] = []
-            monkeypatch.setattr("swell.runtime.disk.os.write", lambda fd, data: len(data) - 1)
+            monkeypatch.setattr("swell.runtime.disk.os.pwritev", lambda fd, data, *_: 2)
             disk.append("log", b"abc")
             disk.sync("log", done.append)
             await until(lambda: done)

@@ -92,19 +92,19 @@ def test_slots_survive_on_a_real_disk(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_slots_file_that_cannot_be_written_halts_and_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = os.write
+    write = os.pwritev
 
-    def failing(descriptor: int, data: bytes) -> int:
-        if data.startswith(b"SwellSl1"):
+    def failing(descriptor: int, data: list[bytes], place: int, flags: int) -> int:
+        if data[0].startswith(b"SwellSl1"):
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(descriptor, data)
+        return write(descriptor, data, place, flags)
 
     async def main() -> None:
         async with opened(tmp_path, 1) as (owner, _):
             owner.append(1, b"x")
             await owner.sync()
             with monkeypatch.context() as patch:
-                patch.setattr(os, "write", failing)
+                patch.setattr(os, "pwritev", failing)
                 owner.storage.install(2, Slot(1).image(0), lambda: pytest.fail("acknowledged"))
                 assert "slot 2 cannot be written" in await owner.world.halted
         async with opened(tmp_path, 2) as (_, found):

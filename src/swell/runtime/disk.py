@@ -1,8 +1,8 @@
 """A node's disk: one flat directory, one writer thread, group commit.
 
-`append` only buffers. `sync` hands the buffered bytes to the writer thread, which does one write
-and one fdatasync; syncs of one file that queue up while another runs become one. Operations take
-effect, and their `done` runs, in the order of submission.
+`append` only buffers. `sync` hands the buffered bytes to the writer thread, which writes and syncs
+them with one system call; syncs of one file that queue up while another runs become one. Operations
+take effect, and their `done` runs, in the order of submission.
 
 A file whose write or sync failed stays failed: what the kernel then holds of it is unknown, so no
 later sync of that file ever reports success.
@@ -16,7 +16,9 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from swell.runtime.identity import sync_directory
@@ -34,6 +36,8 @@ Done = Callable[[Any], None]
 
 _FILE = re.compile(r"[a-z0-9][a-zA-Z0-9._-]{0,199}\Z")
 _GROUPED = ("sync", "write")
+_DSYNC = os.RWF_DSYNC
+"""Makes a write durable before it returns, as `fdatasync` behind it would."""
 
 
 class RuntimeDisk:
@@ -49,8 +53,7 @@ class RuntimeDisk:
         self._queued_bytes = 0
         self._closed = False
         self._sizes = {entry.name: entry.stat().st_size for entry in os.scandir(path)}
-        self._ready = threading.Condition()
-        self._queue: deque[Operation] = deque()
+        self._queue: SimpleQueue[Operation] = SimpleQueue()
         self._writer = Writer(path)
         self._thread = threading.Thread(target=self._work, name=f"disk {path}", daemon=True)
         self._thread.start()
@@ -116,17 +119,15 @@ class RuntimeDisk:
         self._queued_bytes += len(operation.data)
         if self._queued_bytes > QUEUED_BYTES_MAX:
             operation.kind = "overflow"
-        with self._ready:
-            self._queue.append(operation)
-            self._ready.notify()
+        self._queue.put(operation)
 
     def _work(self) -> None:
+        get_now = self._queue.get_nowait
         while True:
-            with self._ready:
-                while not self._queue:
-                    self._ready.wait()
-                batch = self._queue
-                self._queue = deque()
+            batch = deque([self._queue.get()])
+            with suppress(Empty):
+                while True:
+                    batch.append(get_now())
             stop = batch[-1].kind == "stop"
             if stop:
                 batch.pop()
@@ -181,6 +182,8 @@ class Writer:
         self._path = path
         self._open: dict[str, int] = {}
         self._failed: dict[str, DiskError] = {}
+        self._unsynced: dict[str, None] = {}
+        """Files with something written that no sync may have covered yet."""
 
     def run(self, group: Sequence[Operation]) -> Any:
         """Do operations on one file that belong together; the result or a `DiskError`."""
@@ -219,12 +222,24 @@ class Writer:
         return None
 
     def _append(self, file: str, group: Sequence[Operation]) -> None:
+        """One system call for what is written and synced at once: with a busy loop, each return
+        to Python waits for its turn."""
         descriptor = self._descriptor(file, create=True)
         data = group[0].data if len(group) == 1 else b"".join(item.data for item in group)
-        if data and os.write(descriptor, data) != len(data):
-            raise OSError(0, "the disk took only part of a write; it is probably full")
-        if any(item.kind == "sync" for item in group):
-            os.fdatasync(descriptor)
+        sync = any(item.kind == "sync" for item in group)
+        at_once = sync and data and file not in self._unsynced
+        if data:
+            self._unsynced[file] = None
+            # Opened for appending: the place is the end, whatever is said here.
+            written = (
+                os.pwritev(descriptor, [data], 0, _DSYNC) if at_once else os.write(descriptor, data)
+            )
+            if written != len(data):
+                raise OSError(0, "the disk took only part of a write; it is probably full")
+        if sync:
+            if not at_once:
+                os.fdatasync(descriptor)
+            self._unsynced.pop(file, None)
 
     def _replace(self, old: str, new: str) -> None:
         os.replace(self._path / old, self._path / new)
@@ -233,6 +248,9 @@ class Writer:
         if old in self._open:
             self._open[new] = self._open.pop(old)
         self._failed.pop(new, None)
+        if old in self._unsynced:
+            del self._unsynced[old]
+            self._unsynced[new] = None
         sync_directory(self._path)
 
     def _descriptor(self, file: str, create: bool) -> int:
@@ -242,6 +260,8 @@ class Writer:
             flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
             try:
                 descriptor = os.open(self._path / file, flags)
+                # An earlier life may have left bytes that no sync covered.
+                self._unsynced[file] = None
             except FileNotFoundError:
                 if not create:
                     raise
