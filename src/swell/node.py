@@ -15,7 +15,7 @@ import msgspec
 from swell.dht.machine import DhtMachine
 from swell.dht.operations import DHT_SERVICE
 from swell.directory.client import DirectoryClient
-from swell.directory.messages import OLD_COPY, JoinRefused, JoinReply, JoinRequest, Voter
+from swell.directory.messages import JoinRefused, JoinReply, JoinRequest, Voter
 from swell.directory.registry_client import RegistryClient
 from swell.directory.reporting import Reporting
 from swell.directory.service import DirectoryService
@@ -32,9 +32,6 @@ from swell.store.service import Store
 from swell.world import Address, Link, Timer, World
 
 MOVE_STAGGER_S = 2.0
-
-STALE_FILE = "stale"
-"""Its being there says that the data directory is an old copy."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,12 +122,6 @@ class Node:
     # Joining and leaving.
 
     def start(self) -> None:
-        if STALE_FILE in self.world.disk.list():
-            self.world.halt(
-                "this data directory was refused as an old copy of the node's: start with an "
-                "empty one under another name"
-            )
-            return
         if self.service is not None:
             self.service.start()
         self.store.start()
@@ -173,13 +164,7 @@ class Node:
 
     def _on_refused(self, refusal: JoinRefused) -> None:
         self.refusal = refusal
-        sentence = f"the directory refuses this node ({refusal.code}): {refusal.sentence}"
-        if refusal.code != OLD_COPY:
-            self.world.halt(sentence)
-            return
-        # Each start raises the counter that gave the old copy away: remember it for ever.
-        self.world.disk.append(STALE_FILE, refusal.sentence.encode())
-        self.world.disk.sync(STALE_FILE, lambda error: self.world.halt(sentence))
+        self.world.halt(f"the directory refuses this node ({refusal.code}): {refusal.sentence}")
 
     def stop(self) -> None:
         """Leave: to the others it is the same as a failure, only sooner known."""
