@@ -76,6 +76,7 @@ def test_a_batch_is_one_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     async def main() -> None:
         async with opened(tmp_path) as (world, journal, _):
+            await synced(journal)
             watched.update(world.disk._writer._open.values())  # type: ignore[attr-defined]
             before = journal.bytes
             for batch in range(20):

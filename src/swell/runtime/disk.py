@@ -4,6 +4,10 @@
 them with one system call; syncs of one file that queue up while another runs become one. Operations
 take effect, and their `done` runs, in the order of submission.
 
+While syncs are short the loop does them itself, behind the frames that it has to send: handing one
+over and back takes longer than the disk. One that takes long sends the following ones to the thread
+again, until it has seen many short ones.
+
 A file whose write or sync failed stays failed: what the kernel then holds of it is unknown, so no
 later sync of that file ever reports success.
 """
@@ -14,6 +18,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,6 +36,13 @@ QUEUED_BYTES_MAX = 256 * 1024 * 1024
 """Bytes waiting for the writer. Beyond this the disk counts as failed rather than eat memory."""
 
 OPEN_FILES_MAX = 32
+
+SHORT_S = 0.002
+SHORT_IN_A_ROW = 32
+"""After so many syncs in a row that took less than this, the loop does them itself."""
+
+LOOP_BYTES_MAX = 256 * 1024
+"""What the loop writes itself at one time."""
 
 Done = Callable[[Any], None]
 
@@ -54,6 +66,10 @@ class RuntimeDisk:
         self._closed = False
         self._sizes = {entry.name: entry.stat().st_size for entry in os.scandir(path)}
         self._queue: SimpleQueue[Operation] = SimpleQueue()
+        self._with_thread = 0
+        self._with_loop: deque[Operation] = deque()
+        self._short = 0
+        """Syncs in a row that were short."""
         self._writer = Writer(path)
         self._thread = threading.Thread(target=self._work, name=f"disk {path}", daemon=True)
         self._thread.start()
@@ -119,7 +135,40 @@ class RuntimeDisk:
         self._queued_bytes += len(operation.data)
         if self._queued_bytes > QUEUED_BYTES_MAX:
             operation.kind = "overflow"
+        if self._with_loop:
+            self._with_loop.append(operation)
+        elif self._is_for_loop(operation):
+            self._with_loop.append(operation)
+            self._loop.call_soon(self._work_on_loop)
+        else:
+            self._hand_over(operation)
+
+    def _hand_over(self, operation: Operation) -> None:
+        self._with_thread += 1
         self._queue.put(operation)
+
+    def _is_for_loop(self, operation: Operation) -> bool:
+        return (
+            operation.kind == "sync"
+            and self._short >= SHORT_IN_A_ROW
+            and not self._with_thread
+            and len(operation.data) <= LOOP_BYTES_MAX
+        )
+
+    def _work_on_loop(self) -> None:
+        """Short syncs, in order; the rest goes to the thread, behind them."""
+        batch, self._with_loop = self._with_loop, deque()
+        while batch and self._is_for_loop(batch[0]):
+            group = [batch.popleft()]
+            while batch and batch[0].file == group[0].file and self._is_for_loop(batch[0]):
+                group.append(batch.popleft())
+            began = time.perf_counter()
+            result = self._writer.run(group)
+            took_s = time.perf_counter() - began
+            self._with_thread += len(group)
+            self._finish(group, result, took_s)
+        for operation in batch:
+            self._hand_over(operation)
 
     def _work(self) -> None:
         get_now = self._queue.get_nowait
@@ -142,13 +191,18 @@ class RuntimeDisk:
             if group[0].kind in _GROUPED:
                 while batch and batch[0].file == group[0].file and batch[0].kind in _GROUPED:
                     group.append(batch.popleft())
+            began = time.perf_counter()
             result = self._writer.run(group)
+            took_s = time.perf_counter() - began
             try:
-                self._loop.call_soon_threadsafe(self._finish, group, result)
+                self._loop.call_soon_threadsafe(self._finish, group, result, took_s)
             except RuntimeError:
                 return  # the loop is closed: nobody is left to be told
 
-    def _finish(self, group: Sequence[Operation], result: Any) -> None:
+    def _finish(self, group: Sequence[Operation], result: Any, took_s: float) -> None:
+        self._with_thread -= len(group)
+        if group[0].kind == "sync":
+            self._short = self._short + 1 if took_s < SHORT_S else 0
         for operation in group:
             self._queued_bytes -= len(operation.data)
             if operation.done is not None:

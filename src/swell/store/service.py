@@ -50,11 +50,6 @@ from swell.store.upkeep import Upkeep
 from swell.wire import codec
 from swell.world import Plane, World
 
-BUSY_MIN = 6
-GATHER_S = 0.001
-"""When a turn changed so many slots, the next one waits so long for more to share its sync and its
-frames: under load that costs less of the processor than it adds to the latency."""
-
 
 class Store:
     """One node's part of the replicated store."""
@@ -83,7 +78,6 @@ class Store:
         self._services = services
         self._flushing = False
         self._syncing = False
-        self._busy = False
         self._unsynced: dict[Replicator, None] = {}
         self._after_sync: list[Callable[[], None]] = []
         self.table = Table(self._on_record, counters)
@@ -413,10 +407,7 @@ class Store:
         if not self._flushing:
             self._flushing = True
             if not self._syncing:
-                self._flush_soon()
-
-    def _flush_soon(self) -> None:
-        self.world.call_later(GATHER_S if self._busy else 0.0, self._flush)
+                self.world.call_later(0.0, self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -427,7 +418,6 @@ class Store:
         acks = self.member.take_acks()
         appended = [(r, r.replica.chain.last) for r in self._unsynced]
         self._unsynced.clear()
-        self._busy = len(appended) + sum(len(listed) for _, listed in acks) >= BUSY_MIN
         actions, self._after_sync = self._after_sync, []
         if not (acks or appended or actions):
             return
@@ -435,7 +425,7 @@ class Store:
         def synced() -> None:
             self._syncing = False
             if self._flushing:
-                self._flush_soon()
+                self.world.call_later(0.0, self._flush)
             if self.stopped:
                 return
             for session, listed in acks:
