@@ -13,7 +13,7 @@ import uvloop
 from swell.runtime.sockets import raise_descriptor_limit
 from swell.runtime.world import RuntimeWorld
 
-GARBAGE_THRESHOLDS = (50_000, 20, 100)
+GARBAGE_THRESHOLDS = (200_000, 20, 100)
 """Nodes make little cyclic garbage and keep much; by default the collector took a tenth of the
 processor of a loaded node."""
 

@@ -20,8 +20,13 @@ class RuntimeTimer:
     def __init__(self, world: RuntimeWorld, delay_s: float, action: Callable[[], None]) -> None:
         self._world = world
         self._action: Callable[[], None] | None = action
-        self._due_s = world.now() + delay_s
-        self._handle = self._arm(delay_s)
+        self._due_s = 0.0
+        self._handle: asyncio.Handle
+        if delay_s <= 0.0:
+            self._handle = world.loop.call_soon(self._expire_soon)
+        else:
+            self._due_s = world.now() + delay_s
+            self._handle = self._arm(delay_s)
 
     def cancel(self) -> None:
         self._action = None
@@ -32,6 +37,11 @@ class RuntimeTimer:
         if milliseconds <= 0:
             return self._world.loop.call_soon(self._expire)
         return self._world.loop.call_later(milliseconds / 1000.0, self._expire)
+
+    def _expire_soon(self) -> None:
+        action, self._action = self._action, None
+        if action is not None:
+            self._world.guard(action)
 
     def _expire(self) -> None:
         action = self._action

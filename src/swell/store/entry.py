@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from struct import Struct
-from typing import NamedTuple
+
+import msgspec
 
 from swell.errors import WireError
 
@@ -20,7 +21,7 @@ NO_DIGEST = bytes(DIGEST_BYTES)
 _head = Struct(">IIQ8s")
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One entry, read."""
 
     slot: int
@@ -36,14 +37,11 @@ class Entry(NamedTuple):
         return self.data[_head.size :]
 
 
-_new = tuple.__new__
-
-
 def make(slot: int, epoch: int, sequence: int, previous: bytes, payload: bytes) -> Entry:
     """A new entry behind the one with the digest `previous`."""
     data = _head.pack(slot, epoch, sequence, previous) + payload
     digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
-    return _new(Entry, (slot, epoch, sequence, previous, digest, data))
+    return Entry(slot, epoch, sequence, previous, digest, data)
 
 
 def read(data: bytes) -> Entry:
@@ -52,4 +50,4 @@ def read(data: bytes) -> Entry:
         raise WireError("bad-body", "an entry is too short")
     slot, epoch, sequence, previous = _head.unpack_from(data)
     digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
-    return _new(Entry, (slot, epoch, sequence, previous, digest, data))
+    return Entry(slot, epoch, sequence, previous, digest, data)

@@ -25,6 +25,7 @@ class Kind(IntEnum):
 NOTHING = bytes([Kind.NOTHING])
 """The payload that changes nothing."""
 
+_COMMAND, _EXPIRE = int(Kind.COMMAND), int(Kind.EXPIRE)
 _command = Struct(">BQQQB")
 _expire = Struct(">BQ")
 _new = tuple.__new__
@@ -47,7 +48,7 @@ class Expire(NamedTuple):
 
 
 def encode_command(session: int, number: int, lowest: int, service: int, body: bytes) -> bytes:
-    return _command.pack(Kind.COMMAND, session, number, lowest, service) + body
+    return _command.pack(_COMMAND, session, number, lowest, service) + body
 
 
 def encode_expire(horizon_s: int) -> bytes:
@@ -57,10 +58,10 @@ def encode_expire(horizon_s: int) -> bytes:
 def decode(payload: bytes) -> Command | Expire | None:
     """What a payload says, None for nothing; `WireError` if it is no payload."""
     kind = payload[0] if payload else -1
-    if kind == Kind.COMMAND and len(payload) >= _command.size:
+    if kind == _COMMAND and len(payload) >= _command.size:
         _, session, number, lowest, service = _command.unpack_from(payload)
         return _new(Command, (session, number, lowest, service, payload[_command.size :]))
-    if kind == Kind.EXPIRE and len(payload) == _expire.size:
+    if kind == _EXPIRE and len(payload) == _expire.size:
         return Expire(_expire.unpack(payload)[1])
     if payload == NOTHING:
         return None

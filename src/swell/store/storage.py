@@ -34,7 +34,7 @@ from swell.world import DiskError, World
 
 __all__ = ["Restored", "SlotImage", "Storage"]
 
-PAUSE_S = 0.004
+PAUSE_S = 0.02
 """Between two slots of a compaction: the loop and the disk do other things."""
 
 _SEGMENTS_MIN = 8
