@@ -76,11 +76,23 @@ class Files:
 def run(steps: Sequence[Step], done: Done) -> None:
     """Run each step when the one before it succeeded; `done` at the end or at the first error.
     Without steps it is called at once."""
+    _Steps(steps, done).go_on(None)
 
-    def ran(place: int, error: DiskError | None) -> None:
-        if error is not None or place == len(steps):
-            done(error)
+
+class _Steps:
+    """Steps on their way. No cycle of references: every batch of a journal goes through here, and
+    the garbage of a busy one would be collected in pauses of a tenth of a second."""
+
+    __slots__ = ("_done", "_place", "_steps")
+
+    def __init__(self, steps: Sequence[Step], done: Done) -> None:
+        self._steps = steps
+        self._done = done
+        self._place = 0
+
+    def go_on(self, error: DiskError | None) -> None:
+        if error is not None or self._place == len(self._steps):
+            self._done(error)
         else:
-            steps[place](lambda error: ran(place + 1, error))
-
-    ran(0, None)
+            self._place += 1
+            self._steps[self._place - 1](self.go_on)
