@@ -211,7 +211,7 @@ class Node:
 
     def on_writable(self, link: Link) -> None:
         """Entries for a peer, and answers to a client, may have waited for room."""
-        self.store.flush_later()
+        self.store.turns.soon()
         self.gateway.on_writable(link)
 
     def on_frame(self, link: Link, frame: bytes) -> None:

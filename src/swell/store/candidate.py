@@ -67,7 +67,7 @@ class Candidate:
                 self._note_own()
                 self.step()
 
-        store.after_sync(durable)
+        store.turns.after_sync(durable)
 
     def ask(self) -> None:
         """Have everybody adopt our epoch who has not said so yet."""

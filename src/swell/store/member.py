@@ -64,7 +64,7 @@ class MemberSide:
             positions = tuple(self._position(replica, epoch) for replica, epoch in asked)
             store.reply(session, Adopted(positions))
 
-        store.after_sync(durable)
+        store.turns.after_sync(durable)
 
     def _refuse(self, session: Session, replica: Replica, epoch: int) -> None:
         """Tell where this member is, so that the sender begins there or learns that it is late."""
@@ -74,7 +74,7 @@ class MemberSide:
         def durable() -> None:
             store.reply(session, Adopted((self._position(replica, epoch, refused=True),)))
 
-        store.after_sync(durable)
+        store.turns.after_sync(durable)
 
     def _position(self, replica: Replica, epoch: int, refused: bool = False) -> Position:
         store = self._store
@@ -95,7 +95,7 @@ class MemberSide:
             replica.heard_at = self._store.world.now()
             self._learn_commit(replica, run.commit)
             self._acks.setdefault(session, {})[run.slot] = run.epoch
-        self._store.flush_later()
+        self._store.turns.soon()
 
     def _may(self, replica: Replica, run: Run) -> bool:
         if "ignore-epoch" in self._store.bugs and run.epoch < replica.fence:

@@ -81,12 +81,12 @@ class Peers:
     def adopt(self, node: int, record: Record) -> None:
         peer = self.peer(node)
         peer.adopts[record.slot] = record
-        self._store.flush_later()
+        self._store.turns.soon()
 
     def due(self, node: int, slot: int) -> None:
         """There is something of this slot for this node."""
         self.peer(node).due[slot] = None
-        self._store.flush_later()
+        self._store.turns.soon()
 
     def not_due(self, node: int, slot: int) -> None:
         peer = self._peers.get(node)

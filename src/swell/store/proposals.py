@@ -49,7 +49,7 @@ class Proposals:
         version = self._store.table.version(slot)
         change = Change(records.key(slot), version, records.encode(record))
         self._open[slot] = Proposal(record, change)
-        self._store.flush_later()
+        self._store.turns.soon()
         return True
 
     def resolve(self, slot: int) -> None:

@@ -92,7 +92,7 @@ class Replicator:
         )
         chain.append(entry)
         self._store.storage.append(entry, self.replica.commit)
-        self._store.unsynced(self)
+        self._store.turns.unsynced(self)
         peers, slot = self._store.peers, self.replica.slot
         for node in self.followers:
             peers.due(node, slot)

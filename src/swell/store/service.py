@@ -1,8 +1,6 @@
 """The store of one node: its slots, and how they are reached.
 
-Wires the parts together, hands messages to them, and gathers what comes up while a sync runs into
-one more sync and few frames. Order within such a turn: frames to others leave first, then the sync
-begins; words that depend on it are given when it is done.
+Wires the parts together, hands messages to them, and gives each slot the role that its record says.
 """
 
 from __future__ import annotations
@@ -46,14 +44,10 @@ from swell.store.snapshots import SlotImage
 from swell.store.state import Machine, SlotState
 from swell.store.storage import Restored, Storage
 from swell.store.table import Table
+from swell.store.turns import Turns
 from swell.store.upkeep import Upkeep
 from swell.wire import codec
 from swell.world import Plane, World
-
-BUSY_SLOTS = 8
-GATHER_S = 0.001
-"""A primary with so many slots in one turn waits so long for more to share the next one's sync and
-frames: it saves a quarter of the processor's time per command, which is worth more."""
 
 
 class Store:
@@ -81,11 +75,7 @@ class Store:
         self.stopped = False
         self.replicas: dict[int, Replica] = {}
         self._services = services
-        self._flushing = False
-        self._syncing = False
-        self._busy = False
-        self._unsynced: dict[Replicator, None] = {}
-        self._after_sync: list[Callable[[], None]] = []
+        self.turns = Turns(self)
         self.table = Table(self._on_record, counters)
         self.storage = Storage(
             world,
@@ -396,57 +386,3 @@ class Store:
         if not session.open or self.stopped:
             return False
         return session.link.send(codec.encode(message), Plane.CONTROL)
-
-    # One turn of the loop.
-
-    def unsynced(self, replicator: Replicator) -> None:
-        """It has appended something that must become durable."""
-        self._unsynced[replicator] = None
-        self.flush_later()
-
-    def after_sync(self, action: Callable[[], None]) -> None:
-        """Do this once everything journalled so far is durable."""
-        self._after_sync.append(action)
-        self.flush_later()
-
-    def flush_later(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            if not self._syncing:
-                self._flush_soon()
-
-    def _flush_soon(self) -> None:
-        gather = self._busy and self._unsynced
-        self.world.call_later(GATHER_S if gather else 0.0, self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        if self.stopped:
-            return
-        self.peers.flush()
-        self.proposals.flush()
-        acks = self.member.take_acks()
-        appended = [(r, r.replica.chain.last) for r in self._unsynced]
-        self._unsynced.clear()
-        self._busy = len(appended) >= BUSY_SLOTS
-        actions, self._after_sync = self._after_sync, []
-        if not (acks or appended or actions):
-            return
-
-        def synced() -> None:
-            self._syncing = False
-            if self._flushing:
-                self._flush_soon()
-            if self.stopped:
-                return
-            for session, listed in acks:
-                self.member.acknowledge(session, listed)
-            for replicator, last in appended:
-                if self.replicator(replicator.replica.slot) is replicator:
-                    replicator.on_durable(last)
-                    self.on_progress(replicator.replica.slot)
-            for action in actions:
-                action()
-
-        self._syncing = True
-        self.storage.sync(synced)

@@ -62,7 +62,7 @@ class Upkeep:
             else:
                 self._watch(replica, now)
         self._create(now)
-        store.flush_later()
+        store.turns.soon()
 
     # Taking over.
 
