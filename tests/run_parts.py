@@ -23,7 +23,7 @@ TESTS = Path(__file__).resolve().parent
 BUDGETS_S: Mapping[str, float] = {
     "unit": 60.0,
     "scenarios": 30.0,
-    "simulation": 120.0,
+    "simulation": 240.0,
     "processes": 300.0,
     "pipeline": 170.0,
 }

@@ -19,6 +19,7 @@ from swell.simulation.fleet import Fleet
 from swell.simulation.simulation import Simulation
 from swell.simulation.workloads.catalogue import BUGS, run
 from swell.simulation.workloads.formation import PORT, Formation
+from tests.simulation.seeds import failures, seeds_to_catch
 
 MIXED_SEEDS = int(os.environ.get("SWELL_SEEDS", "50"))
 
@@ -52,20 +53,14 @@ def test_a_zone_that_was_cut_off_converges() -> None:
     assert run("split", seed=3, size=10).problems == []
 
 
-@pytest.mark.parametrize("first", range(0, MIXED_SEEDS, 10))
-def test_mixed_faults(first: int) -> None:
-    for seed in range(first, min(first + 10, MIXED_SEEDS)):
-        result = run("mixed", seed)
-        assert result.problems == [], f"swell simulate --workload mixed --seed {seed}"
+@pytest.mark.timeout(120 + 2 * MIXED_SEEDS)
+def test_mixed_faults() -> None:
+    assert failures("mixed", MIXED_SEEDS) == []
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_planted_bugs_are_caught(bug: str) -> None:
-    for seed in range(20):
-        result = run("mixed", seed, bugs=frozenset({bug}))
-        if result.problems and not result.problems[0].startswith("vacuous"):
-            return
-    pytest.fail(f"{bug} was not caught by 20 seeds")
+def test_planted_bugs_are_caught() -> None:
+    missed = [bug for bug, seeds in seeds_to_catch("mixed", BUGS).items() if not seeds]
+    assert missed == []
 
 
 def test_a_run_without_faults_is_vacuous() -> None:

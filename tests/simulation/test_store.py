@@ -10,27 +10,21 @@ import sys
 import pytest
 
 from swell.simulation.workloads.catalogue import STORE_BUGS, run
+from tests.simulation.seeds import failures, seeds_to_catch
 
 SEEDS = int(os.environ.get("SWELL_SEEDS", "50"))
-BUG_SEEDS_MAX = 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, 10))
-def test_every_seed_is_safe_and_goes_on(first: int) -> None:
-    for seed in range(first, min(first + 10, SEEDS)):
-        result = run("store", seed)
-        assert result.problems == [], f"swell simulate --workload store --seed {seed}"
+@pytest.mark.timeout(120 + 2 * SEEDS)
+def test_every_seed_is_safe_and_goes_on() -> None:
+    assert failures("store", SEEDS) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", STORE_BUGS)
-def test_planted_bugs_are_caught(bug: str) -> None:
-    for seed in range(BUG_SEEDS_MAX):
-        result = run("store", seed, bugs=frozenset({bug}))
-        if result.problems and not result.problems[0].startswith("vacuous"):
-            return
-    pytest.fail(f"{bug} was not caught by {BUG_SEEDS_MAX} seeds")
+def test_planted_bugs_are_caught() -> None:
+    missed = [bug for bug, seeds in seeds_to_catch("store", STORE_BUGS).items() if not seeds]
+    assert missed == []
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ neighbours on the machine disturb single ones. Three parts:
 
 - *closed loop*: 1, 16 and 64 clients with one operation under way each.
 - *busy server*: puts by a schedule, at the same rate for every system, while requests that cost the
-  server much and the client little keep the busiest server process at 90 % of a core: `status` for
-  ours, a count of all keys for etcd. How many of them it takes is found by trying. A server of ours
-  has one loop, so this is the loop at 90 %; etcd has as many threads as there are cores.
+  server much and the client little keep the busiest server process at 90 % of a core: the graph of
+  the overlay for ours, a count of all keys for etcd. How many of them it takes is found by trying.
+  A server of ours has one loop, so this is the loop at 90 %; etcd has a thread for each core.
 - *recovery*: under 16 clients that put, the node that is primary of most slots, or etcd's leader,
   is killed with SIGKILL. Restored is when the last put that waited has ended.
 

@@ -32,5 +32,5 @@ class SwellClient:
         return await self._dht.get(key)
 
     async def burden(self) -> None:
-        """The node gathers and encodes its table of slots."""
-        await self._table.ask()
+        """The node gathers and encodes the graph of the overlay."""
+        await self._table.burden()

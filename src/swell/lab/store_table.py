@@ -1,15 +1,17 @@
-"""A node's table of slots, asked for directly: who serves how many, and a burden for its loop.
+"""A node asked directly: for its table of slots, and for something that burdens its loop.
 
-A node answers with all primaries and contacts, which costs it far more than it costs us to count
-the answer: the frames are not decoded unless somebody wants to read one.
+The burden is the graph of the overlay, which the node gathers and encodes: that costs it far more
+than it costs us to count the answer. Frames are not decoded unless somebody wants to read one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from typing import Any
 
 from swell.errors import UnavailableError
+from swell.operations.messages import Request, Response
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
@@ -17,6 +19,8 @@ from swell.runtime.world import RuntimeWorld
 from swell.store.messages import Table, TableRequest
 from swell.wire import codec
 from swell.world import Address, Link
+
+BURDEN_S_MAX = 5.0
 
 
 class TableReader:
@@ -26,7 +30,8 @@ class TableReader:
         self._world = RuntimeWorld("table-reader", None, None, cluster=cluster)
         self._address = address
         self._sessions = Sessions(self._world, self._world.cluster, _me, lambda: 0, Counter())
-        self._sessions.handle_frames(codec_number(Table), self._on_table, (LinkKind.CLIENT,))
+        for answer in (Table, Response):
+            self._sessions.handle_frames(codec_number(answer), self._on_answer, (LinkKind.CLIENT,))
         self._open: deque[asyncio.Future[bytes]] = deque()
         self._session: Session | None = None
         self._ready: asyncio.Future[None] = self._world.loop.create_future()
@@ -40,16 +45,23 @@ class TableReader:
         await self._world.stop()
 
     def ask(self) -> asyncio.Future[bytes]:
-        """The frame of an answer."""
+        """The frame of a table."""
+        return self._send(TableRequest(1))
+
+    def burden(self) -> asyncio.Future[bytes]:
+        """The frame of some answer, after the node has worked for it."""
+        return self._send(Request(1, "overlay", b"{}", BURDEN_S_MAX))
+
+    def _send(self, request: Any) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = self._world.loop.create_future()
         assert self._session is not None, "opened before it is asked"
-        if self._session.open and self._session.send(TableRequest(1)):
+        if self._session.open and self._session.send(request):
             self._open.append(answer)
         else:
             answer.set_exception(UnavailableError(f"{self._address} takes no requests now"))
         return answer
 
-    def _on_table(self, session: Session, frame: bytes) -> None:
+    def _on_answer(self, session: Session, frame: bytes) -> None:
         answer = self._open.popleft()
         if not answer.done():
             answer.set_result(frame)
