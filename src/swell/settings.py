@@ -276,6 +276,10 @@ class StoreSettings(msgspec.Struct, frozen=True):
     """The slots are written to their snapshot files, one after the other, when the journal is
     longer than this and than their states together."""
 
+    scrub_interval_s: float = 3600.0
+    """How often everything on the disk is read and verified. What rotted is found before it is
+    needed; the node then halts, and gets it from the other members when it is started again."""
+
     sessions_max: int = 4096
     """Client sessions that a slot remembers; the oldest are expired first."""
 

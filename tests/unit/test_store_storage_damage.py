@@ -264,3 +264,20 @@ def test_the_planted_promotion_of_unclean_data_is_caught() -> None:
         is_caught(name, bit) for name, data in files.items() for bit in range(0, len(data) * 8, 301)
     ]
     assert sum(caught) > 10
+
+
+@pytest.mark.parametrize("damaged", ["slot.0001", "store.snapshot", "log"])
+def test_the_scrub_finds_rot_before_it_is_needed(damaged: str) -> None:
+    machine, files = prepared()
+    machine.process.crash()
+    machine.process.disk.restore(files)
+    machine.open()
+    name = min(n for n in files if n.endswith(".log")) if damaged == "log" else damaged
+    machine.simulation.run_for(3605.0)
+    assert machine.process.alive
+    assert machine.counters["store-scrubbed"] == 1
+    machine.process.disk._files[name].data[100] ^= 1
+    machine.simulation.run_for(3605.0)
+    assert not machine.process.alive
+    assert "cannot be trusted" in machine.process.ended
+    assert not machine.open().clean

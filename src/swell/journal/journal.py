@@ -410,20 +410,20 @@ class Journal:
 
         run(steps, ran)
 
-    def fail(self, file: str, error: DiskError) -> None:
-        """A file that the owner keeps beside the journal cannot be written: as fatal as an error
-        of the journal's own files, and remembered in the same way."""
+    def fail(self, file: str, error: DiskError, done: str = "written") -> None:
+        """A file that the owner keeps beside the journal cannot be written, or trusted: as fatal
+        as an error of the journal's own files, and remembered in the same way."""
         if not self._failed:
-            self._fail(error, file)
+            self._fail(error, file, done)
 
-    def _fail(self, error: DiskError, what: str = "") -> None:
+    def _fail(self, error: DiskError, what: str = "", done: str = "written") -> None:
         """Nothing is acknowledged from here on. The mark has to be seen only as long as the page
         cache lives, so it counts when it is visible, durable or not."""
         self._failed = True
         files = self._files
-        self._world.call_later(MARK_S_MAX, lambda: self._halt("written", error, what))
+        self._world.call_later(MARK_S_MAX, lambda: self._halt(done, error, what))
         steps = [files.rename(files.clean, files.unclean)] if files.has(files.clean) else []
-        run(steps, lambda _: self._halt("written", error, what))
+        run(steps, lambda _: self._halt(done, error, what))
 
     def _halt(self, done: str, error: DiskError, what: str = "") -> None:
         self._world.halt(

@@ -85,6 +85,7 @@ class Store:
             settings.journal_bytes_max,
             trust_unrotten=settings.replicas == 1,
             bugs=bugs,
+            scrub_interval_s=settings.scrub_interval_s,
         )
         self.peers = Peers(self)
         self.leases = Leases(self)

@@ -28,6 +28,7 @@ from swell.store import recovery, slotfiles
 from swell.store.entry import Entry
 from swell.store.opening import Opening, Restored
 from swell.store.recovery import Kind
+from swell.store.scrubbing import Scrubbing
 from swell.store.slotfiles import SlotFiles
 from swell.store.snapshots import SlotImage, encode
 from swell.world import DiskError, World
@@ -60,6 +61,7 @@ class Storage:
         journal_bytes_max: int,
         trust_unrotten: bool = False,
         bugs: frozenset[str] = frozenset(),
+        scrub_interval_s: float = 3600.0,
     ) -> None:
         self._world = world
         self._start = start
@@ -71,6 +73,9 @@ class Storage:
         segment_bytes_max = min(SEGMENT_BYTES_MAX, journal_bytes_max // _SEGMENTS_MIN)
         self._journal = Journal(world, "store", segment_bytes_max, counters)
         self._files = SlotFiles(world.disk)
+        self._scrubbing = Scrubbing(
+            world, self._journal, self._files, lambda: self._indices, scrub_interval_s, counters
+        )
         self._indices: dict[int, int] = {}
         """Slot → the journal's index at which its file was taken."""
         self._sizes: dict[int, int] = {}
@@ -107,6 +112,7 @@ class Storage:
             self._uncovered = uncovered
             self._measure()
             self.lineage = restored.lineage
+            self._scrubbing.start()
             done(restored)
 
         promote = "promote-unclean" in self._bugs
