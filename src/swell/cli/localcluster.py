@@ -232,18 +232,19 @@ class LocalCluster:
     def await_whole(
         self, timeout_s: float, progress: Callable[[dict[str, Any] | None], None]
     ) -> dict[str, Any]:
-        """Wait until the overlay of all running nodes is complete; its graph."""
+        """Wait until the overlay of all running nodes is complete and the store serves; the
+        overlay's graph."""
         graph: dict[str, Any] | None = None
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             self._check_started()
             graph = self.look()
             progress(graph)
-            if graph is not None and self._is_whole(graph):
+            if graph is not None and self._is_whole(graph) and self._serves():
                 return graph
             time.sleep(POLL_S)
         raise UnavailableError(
-            f"the overlay was not complete after {timeout_s:.0f} s ({self._trouble(graph)}): "
+            f"the cluster was not complete after {timeout_s:.0f} s ({self._trouble(graph)}): "
             f"look into {self.path / 'logs'}"
         )
 
@@ -253,6 +254,14 @@ class LocalCluster:
             return self.target().ask("overlay", ASK_S)
         except SwellError:
             return None
+
+    def _serves(self) -> bool:
+        """Has every slot of the store a primary?"""
+        try:
+            store = self.target().ask("status", ASK_S)["store"]
+        except SwellError:
+            return False
+        return bool(store["slots"]) and store["served"] == store["slots"]
 
     def _expected(self) -> set[str]:
         return {name for process in self.running() for name in process.nodes}
@@ -264,7 +273,9 @@ class LocalCluster:
         if graph is None:
             return "no node answers"
         missing = sorted(self._expected() - {node["name"] for node in graph["nodes"]})
-        return "; ".join(problems(graph)[:3]) or f"missing: {', '.join(missing)}"
+        if problems(graph) or missing:
+            return "; ".join(problems(graph)[:3]) or f"missing: {', '.join(missing)}"
+        return "some slots of the store have no primary"
 
     def _check_started(self) -> None:
         for process in self.processes():

@@ -165,12 +165,13 @@ class Store:
         return self.table.contacts()
 
     def statistics(self) -> dict[str, int]:
-        """`slots` of the cluster that are known here; those this node is primary of, those it is
-        a member of; the start at which its data began."""
+        """`slots` of the cluster; those that are served, as far as is known here; those this node
+        is primary of, those it is a member of; the start at which its data began."""
         lineage, records = self.storage.lineage, [r.record for r in self.replicas.values()]
         members = [r for r in records if r is not None and r.lineage(self.me) == lineage]
         return {
             "slots": self.slots,
+            "served": sum(1 for node in self.table.primaries() if node),
             "primary_of": sum(1 for _ in self.claims()),
             "member_of": len(members),
             "lineage": lineage,
