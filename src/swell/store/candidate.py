@@ -50,7 +50,8 @@ class Candidate:
         self._began_at = store.world.now()
         self._source = 0
         self._asked_at = 0.0
-        self._last = 0
+        self.last = 0
+        """The entry of nothing that ends the log of the new epoch."""
         self._left_out: dict[int, None] = {}
         """Members that are not what the record says they are."""
 
@@ -139,6 +140,7 @@ class Candidate:
 
     def _seal(self) -> None:
         now = self._store.world.now()
+        self._note_own()
         sources = self._sources()
         if not self._enough(sources, now):
             return
@@ -205,11 +207,14 @@ class Candidate:
         else:
             self.on_pulled()
 
+    def on_copying(self) -> None:
+        """The source sends its state: it is at work."""
+        self._asked_at = self._store.world.now()
+
     def on_pulled(self) -> None:
         """Judge again with what we have now."""
         if self.stage is Stage.PULLING and self._replica.candidate is self:
             self.stage = Stage.SEALING
-            self._note_own()
             self.step()
 
     def _prepare(self) -> None:
@@ -223,7 +228,7 @@ class Candidate:
         for node, position in self._positions.items():
             if node != store.me and not replicator.on_position(node, position):
                 self._leave_out(node)
-        self._last = replicator.append(payload.NOTHING).sequence
+        self.last = replicator.append(payload.NOTHING).sequence
         if "serve-early" in store.bugs:
             store.proposals.propose(records.activate(record))
             store.become_primary(replica, record, replicator)
@@ -235,7 +240,8 @@ class Candidate:
         store = self._store
         if self.stage is not Stage.PREPARING or self.replicator is None or self._left_out:
             return
-        if self.replicator.common(self.record.nodes_but(store.me)) < self._last:
+        others = {m.node: m.lineage for m in self.record.members if m.node != store.me}
+        if self.replicator.common(others) < self.last:
             return
         if store.world.now() < self._lease_end():
             return
@@ -271,7 +277,8 @@ class Candidate:
             # A sign of life: they would take over from a silent candidate.
             for node in self._everybody():
                 store.peers.adopt(node, self.record)
-        if self.stage is Stage.PULLING and now - self._asked_at > PULL_S:
+        installing = self._replica.installs > 0
+        if self.stage is Stage.PULLING and now - self._asked_at > PULL_S and not installing:
             # Without this source the rest may do, or it answers again.
             self._positions.pop(self._source, None)
             self.stage = Stage.SEALING
@@ -296,7 +303,7 @@ class Candidate:
         if not lost:
             return
         kept = [member for member in record.members if member.node not in lost]
-        members = store.filled(self._replica.slot, kept, lost)
+        members = store.upkeep.filled(self._replica.slot, kept, lost)
         if len(members) >= store.min_replicas and members != list(record.members):
             store.proposals.propose(records.take_over(record, store.me, members))
 

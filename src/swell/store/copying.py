@@ -27,7 +27,7 @@ BYTES_MAX = 1 << 31
 class Outgoing:
     """One copy, as of one sequence."""
 
-    __slots__ = ("data", "epoch", "image", "moved_at", "offset", "send", "slot")
+    __slots__ = ("data", "epoch", "image", "moved_at", "offset", "send", "sent", "slot")
 
     def __init__(
         self, slot: int, epoch: int, image: SlotImage, send: Callable[[Copy], bool], now: float
@@ -40,10 +40,12 @@ class Outgoing:
         self.send = send
         self.offset = 0
         self.moved_at = now
+        self.sent = False
+        """False: the link was full, the chunk has to be sent again."""
 
     def send_chunk(self, bytes_max: int) -> None:
         image = self.image
-        self.send(
+        self.sent = self.send(
             Copy(
                 self.slot,
                 self.epoch,
@@ -98,6 +100,9 @@ class Copying:
             replicator = self._store.replicator(slot)
             if replicator is not None:
                 replicator.again(node)
+        for outgoing in self._outgoing.values():
+            if not outgoing.sent:
+                outgoing.send_chunk(self._store.settings.copy_chunk_bytes)
         for slot, node in self._store.copies_wanted():
             if len(self._outgoing) >= self._store.settings.copies_max:
                 return
@@ -161,6 +166,11 @@ class Copying:
             store.counters["store-conflict"] += 1
             return
         replica.heard_at = store.world.now()
+        if replica.candidate is not None:
+            replica.candidate.on_copying()
+        if replica.chain.digest_at(copy.sequence) == copy.digest:
+            self._has_it(session, replica, copy)
+            return
         if copy.offset == 0:
             replica.incoming = Incoming(copy)
         incoming = replica.incoming
@@ -173,20 +183,38 @@ class Copying:
         replica.incoming = None
         self._install(session, replica, copy, b"".join(incoming.parts))
 
+    def _has_it(self, session: Session, replica: Replica, copy: Copy) -> None:
+        """The log here reaches that far, perhaps further: what follows must not be lost."""
+        store = self._store
+        replica.incoming = None
+        replica.advance(copy.sequence)
+        store.storage.commit(copy.slot, replica.commit)
+
+        def durable() -> None:
+            self._say_durable(session, replica, copy)
+
+        store.turns.after_sync(durable)
+
+    def _say_durable(self, session: Session, replica: Replica, copy: Copy) -> None:
+        if replica.fence != copy.epoch:
+            return
+        copied = Copied(copy.slot, copy.epoch, copy.sequence, copy.total, durable=True)
+        self._store.reply(session, copied)
+        if replica.candidate is not None:
+            replica.candidate.on_pulled()
+
     def _install(self, session: Session, replica: Replica, copy: Copy, state: bytes) -> None:
         store = self._store
         image = SlotImage(
             replica.fence, copy.sequence, copy.last_epoch, copy.digest, state, [], copy.sequence
         )
         replica.load(image)
+        replica.installs += 1
         store.counters["store-copied"] += 1
 
         def durable() -> None:
-            if replica.fence == copy.epoch:
-                store.reply(
-                    session, Copied(copy.slot, copy.epoch, copy.sequence, len(state), durable=True)
-                )
-                if replica.candidate is not None:
-                    replica.candidate.on_pulled()
+            replica.installs -= 1
+            self._say_durable(session, replica, copy)
+            store.member.on_installed(replica)
 
         store.storage.install(copy.slot, image, durable)

@@ -7,7 +7,8 @@ fence is higher, and names those of which the member misses something.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from swell.overlay.sessions import Session
@@ -28,7 +29,8 @@ class Leases:
         self._store = store
         self._number = 0
         self._sent: dict[int, dict[int, float]] = {}
-        self._until: dict[int, float] = {}
+        self._granted: dict[int, float] = {}
+        """When the last beat was sent that each node answered."""
         self._courted: dict[int, float] = {}
         self._soon = False
 
@@ -77,8 +79,7 @@ class Leases:
         peer.lineage = message.lineage
         sent_at = self._sent.get(node, {}).pop(message.number, None)
         if sent_at is not None:
-            until = sent_at + self._store.settings.lease_s
-            self._until[node] = max(self._until.get(node, 0.0), until)
+            self._granted[node] = max(self._granted.get(node, sent_at), sent_at)
         for slot, fence in message.fenced:
             self._store.on_fenced(slot, fence)
         for slot in message.behind:
@@ -87,7 +88,12 @@ class Leases:
                 replicator.again(node)
         self._store.on_leases()
 
-    def hold(self, nodes: Iterable[int], now: float) -> bool:
-        """Does every one of these let us serve?"""
-        until, me = self._until, self._store.me
-        return all(until.get(node, 0.0) > now for node in nodes if node != me)
+    def hold(self, lineages: Mapping[int, int], since: float, now: float) -> bool:
+        """Does every one of these nodes, with the data that it should have, let us serve? Beats
+        count that were sent at `since` or later."""
+        granted, lineage = self._granted, self._store.peers.lineage
+        oldest = max(since, now - self._store.settings.lease_s)
+        for node, expected in lineages.items():
+            if granted.get(node, -math.inf) < oldest or lineage(node) != expected:
+                return False
+        return True

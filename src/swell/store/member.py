@@ -39,6 +39,8 @@ class MemberSide:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._acks: dict[Session, dict[int, int]] = {}
+        self._waiting: list[tuple[Session, Replica, int]] = []
+        """Who asked for a slot whose copy is not durable yet; answered when it is."""
         self.started_until = store.world.now() + store.settings.lease_s * store.settings.lease_drift
         """Leases granted in an earlier life have run out by then."""
 
@@ -46,7 +48,7 @@ class MemberSide:
 
     def on_adopt(self, session: Session, message: Adopt) -> None:
         store = self._store
-        asked: list[tuple[Replica, int]] = []
+        positions: list[Position] = []
         for record in message.records:
             replica = store.replica(record.slot)
             if record.epoch > replica.fence:
@@ -58,31 +60,49 @@ class MemberSide:
                     replica.matched = replica.commit
                 store.follow(replica, record)
                 replica.heard_at = store.world.now()
-            asked.append((replica, record.epoch))
+            if replica.installs:
+                self._waiting.append((session, replica, record.epoch))
+            else:
+                positions.append(self._position(replica, record.epoch))
+        self._tell(session, positions)
+
+    def on_installed(self, replica: Replica) -> None:
+        """A copy is durable: answer whoever asked meanwhile."""
+        waiting, self._waiting = self._waiting, []
+        for session, asked, epoch in waiting:
+            if asked is replica and not replica.installs:
+                self._tell(session, [self._position(replica, epoch)])
+            elif session.open:
+                self._waiting.append((session, asked, epoch))
+
+    def _tell(self, session: Session, positions: list[Position]) -> None:
+        """Say where this member was when it was asked: what came later is not durable yet."""
+        store = self._store
 
         def durable() -> None:
-            positions = tuple(self._position(replica, epoch) for replica, epoch in asked)
-            store.reply(session, Adopted(positions))
+            told = tuple(
+                replace(p, fence=self._fence(store.replica(p.slot), p.epoch)) for p in positions
+            )
+            store.reply(session, Adopted(told))
 
-        store.turns.after_sync(durable)
+        if positions:
+            store.turns.after_sync(durable)
+
+    def _fence(self, replica: Replica, epoch: int) -> int:
+        if "ignore-epoch" in self._store.bugs:
+            return min(replica.fence, epoch)
+        return replica.fence
 
     def _refuse(self, session: Session, replica: Replica, epoch: int) -> None:
         """Tell where this member is, so that the sender begins there or learns that it is late."""
-        store = self._store
-        store.counters["store-refused"] += 1
-
-        def durable() -> None:
-            store.reply(session, Adopted((self._position(replica, epoch, refused=True),)))
-
-        store.turns.after_sync(durable)
+        self._store.counters["store-refused"] += 1
+        if not replica.installs:
+            self._tell(session, [self._position(replica, epoch, refused=True)])
 
     def _position(self, replica: Replica, epoch: int, refused: bool = False) -> Position:
         store = self._store
         now, lineage = store.world.now(), store.storage.lineage
-        position = replica.position(epoch, lineage, now, self.started_until, refused)
-        if "ignore-epoch" in store.bugs:
-            return replace(position, fence=min(position.fence, epoch))
-        return position
+        return replica.position(epoch, lineage, now, self.started_until, refused)
 
     # Entries.
 
@@ -132,10 +152,7 @@ class MemberSide:
 
     def _learn_commit(self, replica: Replica, commit: int) -> None:
         """The primary's commit point, as far as the entries are here."""
-        if commit > replica.matched:
-            return
-        replica.confirmed = True
-        if commit > replica.commit:
+        if replica.commit < commit <= replica.matched:
             replica.advance(commit)
             replica.trim(replica.commit)
             self._store.storage.commit(replica.slot, replica.commit)
@@ -178,6 +195,8 @@ class MemberSide:
             if commit > replica.matched:
                 behind.append(slot)
             else:
+                # Only who serves beats: this is the commit point of the slot, and it is here.
+                replica.confirmed = True
                 self._learn_commit(replica, commit)
         lineage = store.storage.lineage
         session.send(Beaten(message.number, lineage, tuple(fenced), tuple(behind)))

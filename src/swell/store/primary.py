@@ -7,6 +7,7 @@ member's lease is held. The primary works towards the plan one change at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,7 @@ SLOW_FACTOR = 3.0
 """A member whose acknowledgements are late by so many times `silence_s` is left out."""
 BAR_FACTOR = 5.0
 """... and not asked again for so many times `silence_s`: no flapping."""
+NEAR_ENTRIES = 256
 SESSIONS_EVERY_S = 30.0
 """How often sessions to forget are looked for."""
 
@@ -51,9 +53,11 @@ class Primary:
         self.record = record
         self.replicator = replicator
         self.serving = True
-        self._pending: Record | None = None
-        self._others = list(record.nodes_but(store.me))
-        """Whose word a commit and a read needs."""
+        self._others: dict[int, int] = {}
+        """Whose word a commit and a read needs, each with the lineage that counts."""
+        self._since = 0.0
+        """Beats that were sent earlier did not ask all of them for this slot."""
+        self._need(self._lineages(record))
         self._open: dict[int, Open] = {}
         """By sequence."""
         self._under_way: dict[tuple[int, int], int] = {}
@@ -101,12 +105,22 @@ class Primary:
     def _may_read(self, now: float) -> bool:
         if "serve-early" in self._store.bugs:
             return True
-        return self.serving and self._store.leases.hold(self._others, now)
+        return self.serving and self._store.leases.hold(self._others, self._since, now)
+
+    def _lineages(self, *members_of: Record) -> dict[int, int]:
+        members = (m for record in members_of for m in record.members)
+        return {m.node: m.lineage for m in members if m.node != self._store.me}
+
+    def _need(self, others: dict[int, int]) -> None:
+        if any(self._others.get(node) != lineage for node, lineage in others.items()):
+            self._since = self._store.world.now()
+            self._store.leases.soon()
+        self._others = others
 
     @property
     def needed(self) -> list[int]:
         """The other nodes whose word a commit and a read needs."""
-        return self._others
+        return list(self._others)
 
     def on_leases(self) -> None:
         """Reads that waited may be answered."""
@@ -117,9 +131,7 @@ class Primary:
 
     def on_progress(self) -> None:
         """Somebody has more of the log: commit what all have."""
-        needed = self._others
-        if "ack-early" in self._store.bugs:
-            needed = []
+        needed = {} if "ack-early" in self._store.bugs else self._others
         commit = self.replicator.common(needed)
         if commit <= self._replica.commit:
             return
@@ -154,10 +166,8 @@ class Primary:
         """From now on, until the registry has answered, old and new members must have all."""
         if not self._store.proposals.propose(record):
             return
-        self._pending = record
-        old = () if "shrink-early" in self._store.bugs else self.record.nodes
-        both = dict.fromkeys((*old, *record.nodes))
-        self._others = [node for node in both if node != self._store.me]
+        old = () if "shrink-early" in self._store.bugs else (self.record,)
+        self._need(self._lineages(*old, record))
 
     def on_record(self, record: Record) -> None:
         """Our change of members is in the registry."""
@@ -168,8 +178,7 @@ class Primary:
         if len(record.members) > len(self.record.members):
             self._store.counters["store-expanded"] += 1
         self.record = record
-        self._pending = None
-        self._others = list(record.nodes_but(self._store.me))
+        self._need(self._lineages(record))
         self.replicator.expect(record.members)
         self.replicator.begin_epoch(record)
         self.on_progress()
@@ -184,11 +193,14 @@ class Primary:
         if now >= self._sessions_due:
             self._sessions_due = now + SESSIONS_EVERY_S
             self._expire_sessions()
-        lost = [node for node in self._others if self._is_lost(node, now)]
+        lost = [node for node in self.record.nodes_but(store.me) if self._is_lost(node, now)]
         if self._successor in lost:
             self._successor = 0
         learners = self._recruit(lost, now)
-        ready = [member for member in learners if self._is_ready(member)]
+        # Commits wait for a learner that is close behind, or a busy slot would outrun it for ever.
+        near = {m.node: m.lineage for m in learners if self._lag(m) <= NEAR_ENTRIES}
+        self._need(near | self._lineages(self.record))
+        ready = [m for m in learners if self._lag(m) <= self._uncommitted]
         if lost:
             self._leave_out(lost, ready, now)
         elif ready:
@@ -217,7 +229,8 @@ class Primary:
             members += ready
         if len(members) >= self._store.min_replicas:
             for node in lost:
-                self._barred[node] = now + BAR_FACTOR * self._store.settings.silence_s
+                if not self._is_reborn(node):
+                    self._barred[node] = now + BAR_FACTOR * self._store.settings.silence_s
             self._propose(records.reshape(self.record, members))
 
     def _recruit(self, lost: list[int], now: float) -> list[Member]:
@@ -226,7 +239,9 @@ class Primary:
         wanted: list[Member] = []
         left = len(self.record.members) - len(lost)
         for node in store.places(self._replica.slot, left):
-            if node in self.record.nodes or node in lost or self._barred.get(node, 0.0) > now:
+            if self._barred.get(node, 0.0) > now:
+                continue
+            if node in self.record.nodes and not self._is_reborn(node):
                 continue
             store.leases.court(node)
             lineage = store.peers.lineage(node)
@@ -234,16 +249,26 @@ class Primary:
                 wanted.append(Member(node, lineage))
         names = {member.node: member.lineage for member in wanted}
         for node, follower in list(followers.items()):
-            if self.record.lineage(node) is None and names.get(node) != follower.lineage:
+            if follower.lineage != names.get(node, self.record.lineage(node)):
                 self.replicator.forget(node)
         self.replicator.expect(wanted)
         return wanted
 
-    def _is_ready(self, member: Member) -> bool:
+    def _is_reborn(self, node: int) -> bool:
+        """A member that came back without its data: it may learn it anew."""
+        expected, lineage = self.record.lineage(node), self._store.peers.lineage(node)
+        return expected is not None and lineage not in (0, expected)
+
+    def _lag(self, member: Member) -> float:
+        """How many entries a learner lacks."""
         follower = self.replicator.followers.get(member.node)
         if follower is None or not follower.adopted or follower.copying:
-            return False
-        return follower.acked >= self._replica.commit
+            return math.inf
+        return self._replica.chain.last - follower.acked
+
+    @property
+    def _uncommitted(self) -> int:
+        return self._replica.chain.last - self._replica.commit
 
     def _follow_plan(self, now: float) -> None:
         store = self._store
@@ -288,6 +313,7 @@ class Primary:
         oldest_s = now_s - int(settings.session_s)
         if state.oldest_s < oldest_s:
             horizon_s = max(horizon_s, oldest_s)
+        horizon_s = min(horizon_s, now_s)
         if horizon_s > state.horizon_s:
             self.replicator.append(payload.encode_expire(horizon_s))
 

@@ -50,20 +50,30 @@ class Replica:
         """When the primary of this epoch was heard last."""
         self.granted_to = 0
         self.granted_until = 0.0
-        self.unwanted_since: float | None = None
+        self.installs = 0
+        """Copies that are here and not durable yet: nothing is said of this slot meanwhile."""
         self._keep_entries = keep_entries
 
     @property
     def has_data(self) -> bool:
         return self.chain.last > 0
 
+    def forget(self) -> None:
+        """Keep nothing but the fence."""
+        self.chain = Chain()
+        self.state = self._new_state()
+        self.commit = self.matched = 0
+        self.incoming = None
+
     def load(self, image: SlotImage) -> None:
-        """Take over what storage kept, or what a copy brought."""
+        """Take over what storage kept, or what a copy brought; all of it or, if the state is of
+        another version, nothing."""
+        state = self._new_state()
+        if image.state is not None:
+            state.load(image.state)
+        self.state = state
         self.chain = Chain(image.base, image.base_epoch, image.base_digest, image.entries)
         self.fence = max(self.fence, image.fence)
-        self.state = self._new_state()
-        if image.state is not None:
-            self.state.load(image.state)
         self.commit = image.base
         self.matched = image.base
         self.advance(min(image.commit, self.chain.last))

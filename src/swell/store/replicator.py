@@ -8,7 +8,7 @@ commit point, which is always a part of it, and the entries there cut its tail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from swell.store import entry as entries
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from swell.store.entry import Entry
     from swell.store.replica import Replica
     from swell.store.service import Store
+
+PINNED_MAX = 16_384
+"""Entries kept for a follower that is behind; further behind it needs the whole state again."""
 
 RUN_BYTES_MAX = 1024 * 1024
 """Entries of one slot in one frame; one entry always goes."""
@@ -40,7 +43,7 @@ class Follower:
 
 
 class Replicator:
-    """The followers of one slot in one epoch."""
+    """The followers of one slot, from a candidate's first epoch until it serves no more."""
 
     def __init__(self, store: Store, replica: Replica, record: Record) -> None:
         self._store = store
@@ -160,6 +163,7 @@ class Replicator:
         follower.copying = False
         follower.progress_at = self._store.world.now()
         self.copies.pop(node, None)
+        self._store.copying.cancel(self.replica.slot, node)
         self._store.peers.due(node, self.replica.slot)
         return True
 
@@ -215,16 +219,18 @@ class Replicator:
                 least = min(least, max(0, follower.next - 1))
             elif follower.adopted:
                 least = min(least, follower.acked)
-        return least
+        return max(least, self.replica.chain.last - PINNED_MAX)
 
-    def common(self, nodes: Iterable[int]) -> int:
-        """How much of the log is durable here and at all of these."""
+    def common(self, lineages: Mapping[int, int]) -> int:
+        """How much of the log is durable here and at all of these, with the data they should
+        have."""
         least = self.durable
-        for node in nodes:
+        for node, lineage in lineages.items():
             follower = self.followers.get(node)
-            acked = follower.acked if follower is not None and follower.adopted else 0
-            if acked < least:
-                least = acked
+            if follower is None or not follower.adopted or follower.lineage != lineage:
+                return 0
+            if follower.acked < least:
+                least = follower.acked
         return least
 
     def stop(self) -> None:

@@ -37,7 +37,7 @@ from swell.store.messages import (
 from swell.store.peers import Peers
 from swell.store.primary import Done, Primary
 from swell.store.proposals import Proposals
-from swell.store.record import Member, Record
+from swell.store.record import Record
 from swell.store.replica import Replica
 from swell.store.replicator import Replicator
 from swell.store.snapshots import SlotImage
@@ -260,6 +260,9 @@ class Store:
         elif primary is not None and primary.record.epoch == record.epoch:
             primary.record = record
         elif candidate is not None and candidate.activates(record) and candidate.replicator:
+            # All members have all of it: committed, and applied before anything is read.
+            replica.advance(candidate.last)
+            self.storage.commit(replica.slot, replica.commit)
             candidate.replicator.record = record
             self.become_primary(replica, record, candidate.replicator)
         else:
@@ -333,9 +336,6 @@ class Store:
             turn = slot % len(others) if others else 0
             targets += others[turn:] + others[:turn]
         return targets
-
-    def filled(self, slot: int, kept: Sequence[Member], lost: Sequence[int]) -> list[Member]:
-        return self.upkeep.filled(slot, kept, lost)
 
     # Messages.
 

@@ -20,6 +20,9 @@ from swell.store.payload import Command, Expire
 RESULTS_BYTES_MAX = 4096
 """Longer results are not kept: a retry hears that the outcome is unknown."""
 
+RESULTS_MAX = 8192
+"""Results kept for one session; the oldest are given up, whatever it still waits for."""
+
 EXPIRED = b"session-expired"
 """With `Status.UNKNOWN`: the session is behind the horizon. A command that was sent only once
 was not executed."""
@@ -113,6 +116,8 @@ class SlotState:
         status, result = self._run(service, body)
         fits = len(result) <= self._results_bytes_max
         known.results[number] = _marks[status] + result if fits else TOO_LONG
+        if len(known.results) > RESULTS_MAX:
+            known.rise(next(iter(known.results)) + 1)
         return status, result
 
     def _run(self, service: int, body: bytes) -> Outcome:

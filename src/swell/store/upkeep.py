@@ -94,33 +94,39 @@ class Upkeep:
 
     def filled(self, slot: int, kept: Sequence[Member], lost: Sequence[int]) -> list[Member]:
         """Members for a new epoch: this node first, and enough others if there are any. Lost ones
-        only if nobody else is left: they may come back."""
+        only without their old data, or if nobody else is left: they may come back."""
         store = self._store
         now = store.world.now()
+        record = store.table.record(slot)
+        keepers = record.keepers if record is not None else ()
+        void = {member.node: member.lineage for member in keepers}
         chosen = {store.me: store.storage.lineage}
         chosen |= {m.node: m.lineage for m in kept if m.node != store.me}
         for node in store.places(slot, len(chosen)):
             if len(chosen) >= store.min_replicas:
                 break
-            if node in chosen or node in lost:
+            if node in chosen:
                 continue
             store.leases.court(node)
             lineage = store.peers.lineage(node)
+            if node in lost and lineage == void.get(node, lineage):
+                continue
             if lineage and store.peers.silent_s(node, now) <= store.settings.silence_s:
                 chosen[node] = lineage
-        record = store.table.record(slot)
-        for member in record.keepers if record is not None else ():
+        for member in keepers:
             if len(chosen) < store.min_replicas:
                 chosen.setdefault(member.node, member.lineage)
         return [Member(node, lineage) for node, lineage in chosen.items()]
 
     def _let_go(self, replica: Replica, record: Record, now: float) -> None:
-        """Not a member: what is here helps nobody, unless it is being taught."""
+        """Not a member: what is here helps nobody, unless it is being taught. The promise stays:
+        a primary of long ago may still ask for leases and acknowledgements."""
         store = self._store
-        if record.activated and now - replica.heard_at > DROP_AFTER_S:
+        if replica.has_data and record.activated and now - replica.heard_at > DROP_AFTER_S:
             store.counters["store-dropped"] += 1
+            replica.forget()
             store.storage.drop(replica.slot)
-            del store.replicas[replica.slot]
+            store.storage.fence(replica.slot, replica.fence)
 
     # Creating.
 

@@ -94,6 +94,9 @@ class StoreCluster:
 
     def read_chains(self, keys: Sequence[str]) -> None:
         """Nobody writes any more: where do the chains end?"""
+        self.simulation.run_until_true(
+            lambda: not any(c.session.open_operations for c in self.clients), READ_S_MAX
+        )
         client = self.clients[0]
         waiting = dict.fromkeys(keys)
 
