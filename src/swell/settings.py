@@ -270,7 +270,7 @@ class StoreSettings(msgspec.Struct, frozen=True):
     """Commands under way per slot; more are refused as busy."""
 
     keep_entries: int = 128
-    """Entries kept in memory behind the commit point, for members that were away for a moment."""
+    """Committed entries kept in memory, for members that were away for a moment."""
 
     journal_bytes_max: int = 64 * 1024 * 1024
     """The slots are written to their snapshot files, one after the other, when the journal is

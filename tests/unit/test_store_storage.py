@@ -166,7 +166,7 @@ def test_compaction_bounds_what_is_on_the_disk() -> None:
         if len(machine.slots[slot].log) > 10:
             machine.drop(slot)
         most = max(most, sum(machine.process.disk.list().values()))
-    assert machine.counters["storage-compactions"] > 10
+    assert machine.counters["storage-compactions"] > 5
     assert machine.counters["storage-snapshots"] > 20
     assert most < 4000 * 2 + 2 * 5 * 10 * 100
     assert restarted(machine) == 0
@@ -261,7 +261,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_cut_comes_back() -> None:
         for name, value in machine.counters.items():
             counters[name] = counters.get(name, 0) + value
     assert behind > 60
-    assert counters["storage-compactions"] > 80
+    assert counters["storage-compactions"] > 40
     assert counters["storage-installs"] > 80
     assert counters["journal-torn"] > 30
 
