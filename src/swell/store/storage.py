@@ -35,7 +35,7 @@ from swell.world import DiskError, World
 
 __all__ = ["Restored", "SlotImage", "Storage"]
 
-PAUSE_S = 0.02
+PAUSE_S = 0.008
 """Between two slots of a compaction: the loop and the disk do other things."""
 
 _SEGMENTS_MIN = 8
