@@ -1,4 +1,4 @@
-"""A write to a fenced epoch: refused with the fence, and nothing of it is kept anywhere."""
+"""What a member promised and what it has are kept, whoever asks: fences, and the tail of its log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swell.simulation.fleet import CLUSTER, Fleet
 from swell.simulation.simulation import Simulation
 from swell.store import entry as entries
 from swell.store import payload
-from swell.store.messages import Adopted, Prepare, Run
+from swell.store.messages import Adopted, Beat, Beaten, Copied, Copy, Prepare, Prepared, Run
 from tests.unit.overlay_toys import Peer
 
 SLOT = 0
@@ -33,14 +33,80 @@ def serving(fleet: Fleet, names: tuple[str, ...]) -> Node | None:
     return next((node for node in served if node.store.replicas[SLOT].primary is not None), None)
 
 
-def test_a_write_of_an_earlier_epoch_is_refused_and_not_stored() -> None:
+def served_slot() -> Fleet:
     settings = msgspec.structs.replace(Settings.local(), store=StoreSettings(slots=1))
     fleet = Fleet(Simulation(1), settings, voters=3)
     for name in NAMES:
         fleet.add(name, "a")
+    assert fleet.simulation.run_until_true(lambda: serving(fleet, NAMES) is not None, 60.0)
+    fleet.simulation.run_for(3.0)
+    return fleet
+
+
+def test_the_fence_outlives_the_data() -> None:
+    fleet = served_slot()
     simulation = fleet.simulation
-    assert simulation.run_until_true(lambda: serving(fleet, NAMES) is not None, 60.0)
-    simulation.run_for(3.0)
+    primary = serving(fleet, NAMES)
+    assert primary is not None
+    name = next(name for name in NAMES if running(fleet, name) is not primary)
+    store = running(fleet, name).store
+    replica = store.replicas[SLOT]
+    assert replica.record is not None
+    others = tuple(m for m in replica.record.members if m.node != store.me)
+    record = msgspec.structs.replace(replica.record, members=others, basis=others)
+    fence = replica.fence
+    store.upkeep._let_go(replica, record, store.world.now() + 60.0)
+    assert (replica.has_data, replica.fence) == (False, fence)
+    simulation.run_for(0.1)
+    simulation.processes[primary.config.name].pause()
+    simulation.processes[name].crash(power=True)
+    simulation.processes[name].start()
+    assert simulation.run_until_true(lambda: running(fleet, name).store.ready, 10.0, 0.001)
+    assert running(fleet, name).store.replicas[SLOT].fence == fence
+
+    impostor = Peer(simulation, "impostor", name, identity="a9")
+    impostor.connect(LinkKind.STORE, msgspec.structs.replace(primary.me(), name="a9"), CLUSTER)
+    (beaten,) = impostor.say(Beat(1, ((SLOT, fence - 1, 0),)))
+    assert isinstance(beaten, Beaten)
+    assert [slot for slot, _ in beaten.fenced] == [SLOT]
+
+
+def test_a_copy_never_shortens_a_log() -> None:
+    fleet = served_slot()
+    simulation = fleet.simulation
+    primary = serving(fleet, NAMES)
+    assert primary is not None
+    name = next(name for name in NAMES if running(fleet, name) is not primary)
+    replica = running(fleet, name).store.replicas[SLOT]
+    contact, epoch = primary.me(), replica.fence
+    simulation.processes[contact.name].crash()
+    impostor = Peer(simulation, "impostor", name, identity=contact.name)
+    impostor.connect(LinkKind.STORE, contact, CLUSTER)
+    base, digest, commit = replica.chain.last, replica.chain.digest, replica.commit
+    behind = []
+    for sequence in range(base + 1, base + 4):
+        entry = entries.make(
+            SLOT, epoch, sequence, behind[-1].digest if behind else digest, payload.NOTHING
+        )
+        behind.append(entry)
+    run = Run(SLOT, epoch, commit, base, digest, tuple(entry.data for entry in behind))
+    (prepared,) = impostor.say(Prepare((run,)))
+    assert isinstance(prepared, Prepared)
+    assert prepared.acks == ((SLOT, epoch, base + 3),)
+
+    state = replica.state.dump()
+    first = behind[0]
+    copy = Copy(SLOT, epoch, first.sequence, epoch, first.digest, 0, len(state), state)
+    (copied,) = impostor.say(copy)
+    assert isinstance(copied, Copied)
+    assert copied.durable
+    assert (replica.chain.last, replica.chain.digest) == (base + 3, behind[-1].digest)
+    assert replica.commit == first.sequence
+
+
+def test_a_write_of_an_earlier_epoch_is_refused_and_not_stored() -> None:
+    fleet = served_slot()
+    simulation = fleet.simulation
     deposed = serving(fleet, NAMES)
     assert deposed is not None
     contact, epoch = deposed.me(), deposed.store.replicas[SLOT].fence
