@@ -1,4 +1,4 @@
-"""What a member promised and what it has are kept, whoever asks: fences, and the tail of its log."""
+"""What a member promised and what it has is kept, whoever asks: its fence, the tail of its log."""
 
 from __future__ import annotations
 
