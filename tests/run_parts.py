@@ -21,7 +21,7 @@ from typing import NamedTuple
 TESTS = Path(__file__).resolve().parent
 
 BUDGETS_S: Mapping[str, float] = {
-    "unit": 60.0,
+    "unit": 120.0,
     "scenarios": 30.0,
     "simulation": 240.0,
     "processes": 300.0,

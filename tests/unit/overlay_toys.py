@@ -39,7 +39,7 @@ class Cluster(Fleet):
                     connections=connections, **{"report_interval_s": 2.0, **settings}
                 ),
                 directory=DirectorySettings(**directory),
-                store=StoreSettings(slots=4),
+                store=StoreSettings(slots=0),
             ),
             frozenset(bugs),
             voters,
