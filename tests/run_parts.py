@@ -23,8 +23,8 @@ TESTS = Path(__file__).resolve().parent
 BUDGETS_S: Mapping[str, float] = {
     "unit": 120.0,
     "scenarios": 30.0,
-    "simulation": 240.0,
-    "processes": 300.0,
+    "simulation": 300.0,
+    "processes": 480.0,
     "pipeline": 170.0,
 }
 
