@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
@@ -20,6 +22,24 @@ def failures(workload: str, seeds: int) -> list[str]:
             for result in results
             if result.problems
         ]
+
+
+def digests(workload: str, seed: int) -> set[str]:
+    """Of the trace of one seed, in processes whose hashes differ: one, if it replays exactly."""
+    code = (
+        "from swell.simulation.workloads.catalogue import run;"
+        f"print(run({workload!r}, {seed}).digest)"
+    )
+    return {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
 
 
 def seeds_to_catch(workload: str, bugs: tuple[str, ...]) -> dict[str, int]:

@@ -4,13 +4,11 @@ is stale (RIP-4, RIP-5, SPI-3 to SPI-6). `SWELL_SEEDS` chooses how many seeds ru
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from swell.simulation.workloads.catalogue import STORE_BUGS, run
-from tests.simulation.seeds import failures, seeds_to_catch
+from tests.simulation.seeds import digests, failures, seeds_to_catch
 
 SEEDS = int(os.environ.get("SWELL_SEEDS", "50"))
 
@@ -43,15 +41,4 @@ def test_spi_6_growing_to_nine_nodes_and_back_fails_no_operation() -> None:
 
 @pytest.mark.slow
 def test_a_seed_replays_exactly_under_another_hash_seed() -> None:
-    code = "from swell.simulation.workloads.catalogue import run; print(run('store', 4).digest)"
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert len(digests) == 1
+    assert len(digests("store", 4)) == 1

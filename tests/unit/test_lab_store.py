@@ -18,7 +18,7 @@ from swell.errors import UnavailableError
 from swell.lab import etcd_messages, store, store_memory
 from swell.lab.experiment import NOT_MEASURED
 from swell.lab.grpc_channel import CallError, Channel, header_block
-from swell.lab.server_process import Memory, cpu_s, free_ports, memory_mib
+from swell.lab.server_process import Memory, cpu_s, memory_mib
 from swell.lab.store_trials import BUSY_CPU, Row, find_burden, restored_s, row_of
 from swell.lab.store_worker import (
     KEYS,
@@ -31,6 +31,7 @@ from swell.lab.store_worker import (
     percentile,
     value_of,
 )
+from swell.runtime.ports import free_ports
 
 # What is reported.
 

@@ -14,10 +14,11 @@ from swell.cli.hosting import NodeSpec
 from swell.cli.local import _find_or_create
 from swell.cli.localcluster import LocalCluster, spread
 from swell.cli.node import load_settings, parse_voters
-from swell.cli.processes import Process, free_ports, is_running, start_ticks
+from swell.cli.processes import Process, is_running, start_ticks
 from swell.cli.target import certificates_in, parse_address, parse_addresses
 from swell.directory.messages import Voter
 from swell.errors import ConfigurationError, UnavailableError
+from swell.runtime.ports import free_ports
 from swell.settings import Settings
 from swell.world import Address
 

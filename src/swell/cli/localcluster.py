@@ -20,11 +20,9 @@ import msgspec
 
 from swell.cli.hosting import NodeSpec
 from swell.cli.processes import (
-    LOOPBACK,
     POLL_S,
     Process,
     await_condition,
-    free_ports,
     is_running,
     spawn,
     start_ticks,
@@ -34,6 +32,7 @@ from swell.directory.messages import Voter
 from swell.errors import ConfigurationError, SwellError, UnavailableError
 from swell.operations.zones import problems
 from swell.runtime.identity import write_durably
+from swell.runtime.ports import LOOPBACK, free_ports
 from swell.runtime.security import TlsMaterial, create_cluster, issue
 from swell.settings import Settings
 from swell.world import Address

@@ -7,8 +7,6 @@ somebody else since is never signalled.
 from __future__ import annotations
 
 import os
-import random
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +15,7 @@ from pathlib import Path
 import msgspec
 
 import swell
-from swell.errors import UnavailableError
 
-LOOPBACK = "127.0.0.1"
-PORT_MIN = 10_240
 POLL_S = 0.1
 
 
@@ -49,27 +44,6 @@ def spawn(words: Sequence[str], out: Path, log: Path) -> int:
     # It is left behind on purpose; without this the interpreter would warn about that.
     child.returncode = 0
     return child.pid
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, from below the range that the system takes ports for outgoing
-    connections from: a node that starts later still finds its own free."""
-    try:
-        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    except OSError:
-        first = 32768
-    candidates = range(PORT_MIN, first) if first > PORT_MIN + 1000 else range(PORT_MIN, 65536)
-    ports: list[int] = []
-    for port in random.sample(candidates, len(candidates)):
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise UnavailableError("there are not enough free ports on this machine")
 
 
 def start_ticks(pid: int) -> int:

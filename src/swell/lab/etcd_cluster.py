@@ -14,7 +14,8 @@ from types import TracebackType
 
 from swell.lab.etcd_messages import STATUS, Status, status_of
 from swell.lab.grpc_channel import CallError, Channel, header_block
-from swell.lab.server_process import LOOPBACK, ServerError, ServerProcess, free_ports
+from swell.lab.server_process import ServerError, ServerProcess
+from swell.runtime.ports import LOOPBACK, free_ports
 from swell.world import Address
 
 MEMBERS = 3

@@ -7,9 +7,7 @@ started and that ends too early is told with the last line of its log.
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +15,6 @@ from typing import NamedTuple
 
 from swell.errors import SwellError
 
-LOOPBACK = "127.0.0.1"
-PORTS = range(10_240, 32_768)
 """Below those that the system gives to outgoing connections."""
 STOP_S = 8.0
 
@@ -101,18 +97,3 @@ def memory_mib(pid: int) -> Memory:
         if value.strip()
     }
     return Memory(int(kib["VmRSS"]) / 1024, int(kib["VmHWM"]) / 1024)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
-    ports: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise ServerError("there are not enough free ports on this machine")

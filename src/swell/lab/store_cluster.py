@@ -21,8 +21,9 @@ import uvloop
 import swell
 from swell.directory.messages import Voter
 from swell.errors import SwellError
-from swell.lab.server_process import LOOPBACK, ServerError, ServerProcess, free_ports
+from swell.lab.server_process import ServerError, ServerProcess
 from swell.lab.store_table import slots_served
+from swell.runtime.ports import LOOPBACK, free_ports
 from swell.settings import Settings
 from swell.world import Address
 

@@ -152,10 +152,6 @@ class Candidate:
             if replica.chain.digest_at(best.last) != best.digest:
                 self._pull(best, now)
                 return
-            if replica.chain.last > best.last >= replica.commit:
-                # Longer than any source's: left over from when this node was no member.
-                replica.chain.cut(best.last)
-                self._store.storage.cut(replica.slot, best.last)
         self._prepare()
 
     def _discard_tail(self) -> None:

@@ -258,6 +258,7 @@ class Store:
             primary.on_record(record)
             self.world.emit(SlotServed(replica.slot, record.epoch))
         elif primary is not None and primary.record.epoch == record.epoch:
+            # Only with the planted bug that serves before it is activated.
             primary.record = record
         elif candidate is not None and candidate.activates(record) and candidate.replicator:
             # All members have all of it: committed, and applied before anything is read.

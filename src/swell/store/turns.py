@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BUSY_SLOTS = 8
 GATHER_S = 0.001
 """A primary with so many slots in one turn waits so long for more to share the next one's sync and
-frames: it saves a quarter of the processor's time per command, which is worth more."""
+frames: with many clients, what that saves of the processor shortens the wait of all."""
 
 
 class Turns:
