@@ -25,11 +25,13 @@ LAYERS = (
     ("overlay",),
     ("directory",),
     ("store",),
-    ("dht", "config", "services", "topics", "board"),
+    ("dht", "config"),
+    ("services", "topics", "board"),
     ("placement",),
     ("operations",),
     ("node",),
     ("client.session",),
+    ("container",),
     ("runtime", "simulation"),
     ("client",),
     ("pipeline",),
@@ -39,7 +41,7 @@ LAYERS = (
     ("__main__",),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-PROTOCOL_DEPTH_MAX = DEPTH["node"]
+PROTOCOL_DEPTH_MAX = DEPTH["container"]
 
 FORBIDDEN = frozenset(
     [

@@ -32,6 +32,7 @@ class LinkKind(IntEnum):
     CLIENT = 4
     VOTER = 5
     STORE = 6
+    RELAY = 7
 
 
 @message(1)

@@ -63,6 +63,11 @@ class Once:
     def is_expired(self, session: int) -> bool:
         return session >> SECOND_SHIFT < self.horizon_s
 
+    def has(self, session: int, number: int) -> bool:
+        """Whether a number was executed, or may have been."""
+        known = self.sessions.get(session)
+        return known is not None and (number in known.results or number < known.lowest)
+
     def of(self, session: int, lowest: int) -> Known:
         """A session that is not expired; new if this is its first command here."""
         known = self.sessions.get(session)

@@ -89,6 +89,10 @@ class Primary:
         self._open[entry.sequence] = Open(name, [done])
         self._under_way[name] = entry.sequence
 
+    def is_open(self, session: int, number: int) -> bool:
+        """Whether a command is under way."""
+        return (session, number) in self._under_way
+
     @property
     def _inflight_max(self) -> int:
         return self._store.settings.inflight_max
@@ -143,6 +147,7 @@ class Primary:
                 for done in command.waiting:
                     done(status, body)
         self._store.storage.commit(self._replica.slot, commit)
+        self._store.listener.on_committed(self._replica.slot)
         if self._successor and not open_:
             self._hand_over()
 

@@ -18,6 +18,7 @@ from swell.settings import StoreSettings
 from swell.store.candidate import Candidate
 from swell.store.copying import Copying
 from swell.store.leases import Leases
+from swell.store.listener import Listener, Nobody
 from swell.store.member import MemberSide
 from swell.store.messages import (
     Adopt,
@@ -70,6 +71,7 @@ class Store:
         self.settings = settings
         self.counters = counters
         self.bugs = bugs
+        self.listener: Listener = Nobody()
         self.me = 0
         self.ready = False
         self.stopped = False
@@ -163,6 +165,29 @@ class Store:
 
     def contacts(self) -> Sequence[Contact]:
         return self.table.contacts()
+
+    def served(self, slot: int, service: int) -> Machine | None:
+        """The machine of a slot that this node is primary of."""
+        replica = self.replicas.get(slot)
+        if replica is None or replica.primary is None:
+            return None
+        return replica.state.machine(service)
+
+    def members(self, slot: int) -> list[Contact]:
+        """Who keeps a slot, the primary first, as far as is known here."""
+        record = self.table.record(slot)
+        if record is None:
+            return []
+        nodes = [record.primary, *(node for node in record.nodes if node != record.primary)]
+        contacts = [self.table.contact(node) for node in nodes]
+        return [contact for contact in contacts if contact is not None]
+
+    def is_known(self, slot: int, session: int, number: int) -> bool:
+        """Whether a command has been seen: it is under way or was executed."""
+        replica = self.replicas.get(slot)
+        if replica is None or replica.primary is None:
+            return False
+        return replica.primary.is_open(session, number) or replica.state.is_known(session, number)
 
     def statistics(self) -> dict[str, int]:
         """`slots` of the cluster; those that are served, as far as is known here; those this node
@@ -278,12 +303,14 @@ class Store:
         self.world.emit(SlotServed(replica.slot, record.epoch))
         replica.primary.on_progress()
         self.leases.soon()
+        self.listener.on_serving(replica.slot)
 
     def _step_down(self, replica: Replica) -> None:
         primary, candidate = replica.primary, replica.candidate
         replica.primary = replica.candidate = None
         if primary is not None:
             primary.stop()
+            self.listener.on_stopped(replica.slot)
         if candidate is not None:
             candidate.stop()
 

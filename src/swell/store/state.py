@@ -37,6 +37,10 @@ _marks = tuple(bytes([status]) for status in Status)
 Outcome = tuple[Status, bytes]
 
 
+class NotExecutedError(SwellError):
+    """A machine could not execute a command and changed nothing; sent again, it may."""
+
+
 class Machine(Protocol):
     """One service's part of a slot. `apply` and `query` raise `SwellError` for what they refuse
     and nothing else; `query` changes nothing."""
@@ -90,6 +94,13 @@ class SlotState:
         """The horizon that an `expire` entry must carry to leave at most so many sessions."""
         return self._once.horizon_keeping(sessions_max)
 
+    def machine(self, service: int) -> Machine | None:
+        return self._machines.get(service)
+
+    def is_known(self, session: int, number: int) -> bool:
+        """Whether a command was executed, or may have been."""
+        return self._once.is_expired(session) or self._once.has(session, number)
+
     def apply(self, payload: bytes) -> Outcome:
         """Apply one committed payload; the same outcome on every replica."""
         try:
@@ -114,6 +125,8 @@ class SlotState:
             return Status.UNKNOWN, b""
         known.rise(min(lowest, number))
         status, result = self._run(service, body)
+        if status is Status.BUSY:
+            return status, result  # not executed: its number stays free
         fits = len(result) <= self._results_bytes_max
         known.results[number] = _marks[status] + result if fits else TOO_LONG
         if len(known.results) > RESULTS_MAX:
@@ -126,6 +139,8 @@ class SlotState:
             return Status.REFUSED, _no_service(service)
         try:
             return Status.DONE, machine.apply(body)
+        except NotExecutedError as error:
+            return Status.BUSY, str(error).encode()
         except SwellError as error:
             return Status.REFUSED, str(error).encode()
 

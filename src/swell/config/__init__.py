@@ -1,0 +1,1 @@
+"""Configurations: versions made of deltas, pushed to every container that is interested."""

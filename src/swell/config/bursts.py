@@ -1,0 +1,140 @@
+"""Bursts: consecutive steps of one feed as bytes that are signed once and passed on untouched.
+
+    format u8 | application length u16, application | interest 8 | epoch u32
+    | after u64 | upto u64 | body length u32 | body | signature 64
+
+Ed25519 by the key of the node that is primary, over a prefix that names the cluster and everything
+before the signature. A primary signs what is committed and nothing else. `open_burst` keeps what
+it has verified: many containers in one process verify and decode a burst once (Ripple 4.3 trusts
+its relays; here they need not be trusted).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hashlib import blake2b
+from struct import Struct
+from struct import error as StructError
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from swell.config.versions import VersionId
+from swell.errors import WireError
+from swell.wire.codec import Message
+from swell.wire.compression import pack, unpack
+from swell.wire.limits import FRAME_BYTES_MAX
+
+FORMAT = 1
+SIGNATURE_BYTES = 64
+
+OPENED_MAX = 256
+"""Bursts that are kept verified and decoded, per process."""
+
+_head = Struct(">BH")
+_middle = Struct(">8sIQQI")
+
+
+class Change(Message, frozen=True):
+    """One configuration's next version. `kind` is a `swell.config.versions.Kind`; `data` a value, a
+    delta, nothing, or a content digest; `length` is the value's, after the change."""
+
+    name: str
+    kind: int
+    version: int
+    base: VersionId
+    id: VersionId
+    data: bytes
+    length: int
+
+
+class StepChanges(Message, frozen=True):
+    """What a step changed, as far as a feed is interested."""
+
+    number: int
+    changes: tuple[Change, ...]
+
+
+class Burst(msgspec.Struct, frozen=True):
+    """A burst that was opened: its signature holds."""
+
+    id: bytes
+    application: str
+    interest: bytes
+    epoch: int
+    after: int
+    upto: int
+    steps: tuple[StepChanges, ...]
+    size: int
+
+
+_encode_steps = msgspec.msgpack.Encoder().encode
+_decode_steps = msgspec.msgpack.Decoder(tuple[StepChanges, ...]).decode
+
+
+def burst_id(data: bytes) -> bytes:
+    return blake2b(data, digest_size=8).digest()
+
+
+def seal(
+    key: Ed25519PrivateKey,
+    cluster: str,
+    application: str,
+    interest: bytes,
+    epoch: int,
+    after: int,
+    upto: int,
+    steps: tuple[StepChanges, ...],
+) -> bytes:
+    """The bytes of a burst, signed."""
+    body = pack(_encode_steps(steps))
+    name = application.encode()
+    unsigned = b"".join(
+        (
+            _head.pack(FORMAT, len(name)),
+            name,
+            _middle.pack(interest, epoch, after, upto, len(body)),
+            body,
+        )
+    )
+    return unsigned + key.sign(_prefix(cluster) + unsigned)
+
+
+def _prefix(cluster: str) -> bytes:
+    return b"swell-burst\0" + cluster.encode() + b"\0"
+
+
+_opened: OrderedDict[tuple[bytes, bytes, str], Burst] = OrderedDict()
+
+
+def open_burst(data: bytes, cluster: str, key: bytes) -> Burst:
+    """The burst in these bytes if the node with public key `key` signed it; `WireError`, with
+    reason `bad-signature` if somebody else made or altered it."""
+    name = (blake2b(data, digest_size=16).digest(), key, cluster)
+    burst = _opened.get(name)
+    if burst is None:
+        burst = _opened[name] = _open(data, cluster, key)
+        if len(_opened) > OPENED_MAX:
+            _opened.popitem(last=False)
+    return burst
+
+
+def _open(data: bytes, cluster: str, key: bytes) -> Burst:
+    unsigned, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, _prefix(cluster) + unsigned)
+    except (InvalidSignature, ValueError):
+        raise WireError("bad-signature", "a burst that the primary did not sign") from None
+    try:
+        version, length = _head.unpack_from(unsigned)
+        at = _head.size + length
+        application = unsigned[_head.size : at].decode()
+        interest, epoch, after, upto, size = _middle.unpack_from(unsigned, at)
+        body = unsigned[at + _middle.size :]
+        if version != FORMAT or len(body) != size:
+            raise WireError("bad-burst", f"format {version}, {len(body)} of {size} bytes")
+        steps = _decode_steps(unpack(body, FRAME_BYTES_MAX))
+    except (ValueError, StructError, msgspec.DecodeError) as error:
+        raise WireError("bad-burst", str(error)) from None
+    return Burst(burst_id(data), application, interest, epoch, after, upto, steps, len(data))
