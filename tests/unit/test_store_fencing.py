@@ -51,11 +51,8 @@ def test_the_fence_outlives_the_data() -> None:
     name = next(name for name in NAMES if running(fleet, name) is not primary)
     store = running(fleet, name).store
     replica = store.replicas[SLOT]
-    assert replica.record is not None
-    others = tuple(m for m in replica.record.members if m.node != store.me)
-    record = msgspec.structs.replace(replica.record, members=others, basis=others)
     fence = replica.fence
-    store.upkeep._let_go(replica, record, store.world.now() + 60.0)
+    store.upkeep._drop(replica)
     assert (replica.has_data, replica.fence) == (False, fence)
     simulation.run_for(0.1)
     simulation.processes[primary.config.name].pause()
@@ -69,6 +66,27 @@ def test_the_fence_outlives_the_data() -> None:
     (beaten,) = impostor.say(Beat(1, ((SLOT, fence - 1, 0),)))
     assert isinstance(beaten, Beaten)
     assert [slot for slot, _ in beaten.fenced] == [SLOT]
+
+
+def test_an_old_table_drops_nothing() -> None:
+    fleet = served_slot()
+    primary = serving(fleet, NAMES)
+    assert primary is not None
+    name = next(name for name in NAMES if running(fleet, name) is not primary)
+    store = running(fleet, name).store
+    replica, table = store.replicas[SLOT], store.table
+    record = table.record(SLOT)
+    assert record is not None
+    others = tuple(m for m in record.members if m.node != store.me)
+    stale = msgspec.structs.replace(record, members=others, basis=others)
+    table._records[SLOT] = (table.version(SLOT) - 1, stale)
+    replica.heard_at = store.world.now() - 60.0
+    store.upkeep._watch(replica, store.world.now())
+    store.upkeep._drop_surplus()
+    assert store.upkeep._asking
+    assert fleet.simulation.run_until_true(lambda: not store.upkeep._asking, 5.0)
+    assert replica.has_data
+    assert table.record(SLOT) == record
 
 
 def test_a_copy_never_shortens_a_log() -> None:

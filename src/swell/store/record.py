@@ -57,6 +57,12 @@ def key(slot: int) -> str:
     return f"slots/{slot}"
 
 
+def slot_of(key: str) -> int:
+    """The slot of such a key; -1 if it is none."""
+    name = key.removeprefix("slots/")
+    return int(name) if name.isdecimal() else -1
+
+
 def encode(record: Record) -> bytes:
     return _encode(record)
 

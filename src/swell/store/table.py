@@ -75,9 +75,9 @@ class Table:
     def on_slots(self, changes: dict[str, Entry | None]) -> None:
         """The watch of `slots/`. Records are never deleted."""
         for key, entry in changes.items():
-            name = key.removeprefix("slots/")
-            if entry is not None and name.isdecimal():
-                self.learn(int(name), entry)
+            slot = records.slot_of(key)
+            if entry is not None and slot >= 0:
+                self.learn(slot, entry)
 
     def on_plan(self, changes: dict[str, Entry | None]) -> None:
         """The watch of `plan`."""

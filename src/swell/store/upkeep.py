@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from swell.directory.registry import Entry
 from swell.store import record as records
 from swell.store.record import Member, Record
 
@@ -32,6 +33,9 @@ class Upkeep:
         self._store = store
         self._due_at = 0.0
         self._creating_since: float | None = None
+        self._surplus: list[int] = []
+        """Slots whose data seem to be of no use here any more."""
+        self._asking = False
 
     def start(self) -> None:
         self._arm()
@@ -61,6 +65,7 @@ class Upkeep:
                 replica.candidate.tick(now)
             else:
                 self._watch(replica, now)
+        self._drop_surplus()
         self._create(now)
         store.turns.soon()
 
@@ -74,11 +79,11 @@ class Upkeep:
             return
         if store.proposals.open(replica.slot) is not None:
             return
-        keepers = record.keepers or record.members
-        mine = next((m.lineage for m in keepers if m.node == store.me), None)
-        if mine != store.storage.lineage or (record.keepers and not replica.has_data):
-            self._let_go(replica, record, now)
+        if not self._counts(replica, record):
+            if self._is_surplus(replica, record, now):
+                self._surplus.append(replica.slot)
             return
+        keepers = record.keepers or record.members
         if record.primary == store.me:
             # Of this epoch this life knows nothing: begin a new one.
             members = list(record.members)
@@ -118,15 +123,54 @@ class Upkeep:
                 chosen.setdefault(member.node, member.lineage)
         return [Member(node, lineage) for node, lineage in chosen.items()]
 
-    def _let_go(self, replica: Replica, record: Record, now: float) -> None:
-        """Not a member: what is here helps nobody, unless it is being taught. The promise stays:
-        a primary of long ago may still ask for leases and acknowledgements."""
+    # Letting go.
+
+    def _counts(self, replica: Replica, record: Record) -> bool:
+        """Whether a record counts on what is here."""
+        keepers = record.keepers or record.members
+        mine = next((m.lineage for m in keepers if m.node == self._store.me), None)
+        lacking = bool(record.keepers) and not replica.has_data
+        return mine == self._store.storage.lineage and not lacking
+
+    def _is_surplus(self, replica: Replica, record: Record, now: float) -> bool:
+        """Whether what is here helps nobody, unless it is being taught."""
+        silent_s = now - replica.heard_at
+        return replica.has_data and record.activated and silent_s > DROP_AFTER_S
+
+    def _drop_surplus(self) -> None:
+        """Drop data only if the registry says so now: a table may be old, and a change that made
+        this node a member may have come after the last that was heard."""
+        slots, self._surplus = self._surplus, []
+        if slots and not self._asking:
+            self._asking = True
+            self._store.registry.read([records.key(slot) for slot in slots], self._on_surplus)
+
+    def _on_surplus(self, entries: dict[str, Entry] | None) -> None:
+        self._asking = False
         store = self._store
-        if replica.has_data and record.activated and now - replica.heard_at > DROP_AFTER_S:
-            store.counters["store-dropped"] += 1
-            replica.forget()
-            store.storage.drop(replica.slot)
-            store.storage.fence(replica.slot, replica.fence)
+        if entries is None or store.stopped:
+            return
+        store.table.on_slots(dict(entries))
+        for key, entry in entries.items():
+            slot = records.slot_of(key)
+            replica, record = store.replicas.get(slot), store.table.record(slot)
+            if replica is None or record is None or store.table.version(slot) != entry.version:
+                continue
+            if replica.primary is not None or replica.candidate is not None:
+                continue
+            if self._counts(replica, record):
+                continue
+            if self._is_surplus(replica, record, store.world.now()):
+                self._drop(replica)
+
+    def _drop(self, replica: Replica) -> None:
+        """The promise stays: a primary of long ago may still ask for leases and
+        acknowledgements."""
+        store = self._store
+        store.counters["store-dropped"] += 1
+        replica.forget()
+        store.storage.drop(replica.slot)
+        store.storage.fence(replica.slot, replica.fence)
 
     # Creating.
 
