@@ -40,6 +40,11 @@ def count_request() -> bytes:
     return _bytes(1, every) + _bytes(2, every) + _flag(7) + _flag(9)
 
 
+def watch_request(key: bytes) -> bytes:
+    """Every change of one key from now on."""
+    return _bytes(1, _bytes(1, key))
+
+
 def value_of(range_response: bytes) -> bytes | None:
     """The value of the first key in the response to a range request."""
     pair = fields(range_response).get(2)
@@ -65,14 +70,14 @@ def fields(message: bytes) -> dict[int, Field]:
     found: dict[int, Field] = {}
     at, size = 0, len(message)
     while at < size:
-        tag, at = _read_number(message, at)
+        tag, at = read_number(message, at)
         kind = tag & 7
         value: Field
         if kind == _VARINT:
-            value, at = _read_number(message, at)
+            value, at = read_number(message, at)
         else:
             if kind == _BYTES:
-                length, at = _read_number(message, at)
+                length, at = read_number(message, at)
             else:
                 assert kind in (_FIXED64, _FIXED32), "no other kinds exist"
                 length = 8 if kind == _FIXED64 else 4
@@ -96,7 +101,7 @@ def _number(value: int) -> bytes:
     return bytes((value & 127 | 128,)) + _number(value >> 7)
 
 
-def _read_number(message: bytes, at: int) -> tuple[int, int]:
+def read_number(message: bytes | bytearray, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = message[at]

@@ -26,16 +26,16 @@ REPLENISH_BYTES = 2**24
 HEAD_BYTES = 9
 PREFIX_BYTES = 5
 
-_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
-_END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
-_SET_PUSH, _SET_WINDOW = 2, 4
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW = 0, 1, 3, 4, 6, 7, 8
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+SET_PUSH, SET_WINDOW = 2, 4
 
-_head = struct.Struct(">HBBBL")
+HEAD = struct.Struct(">HBBBL")
 """Length in two parts (16 and 8 bits), type, flags, stream."""
-_data = struct.Struct(">HBBBLBL")
+HEAD_AND_PREFIX = struct.Struct(">HBBBLBL")
 """The same, then gRPC's prefix: not compressed, length of the message."""
-_number = struct.Struct(">L")
-_setting = struct.Struct(">HL")
+NUMBER = struct.Struct(">L")
+_SETTING = struct.Struct(">HL")
 
 
 class CallError(SwellError):
@@ -110,31 +110,17 @@ class Channel(asyncio.Protocol):
         return answer
 
     def _send(self, block: bytes, message: bytes, answer: asyncio.Future[bytes]) -> None:
-        stream, length = self._stream, len(message) + PREFIX_BYTES
+        stream = self._stream
         self._stream += 2
-        self._window -= length
+        self._window -= len(message) + PREFIX_BYTES
         self._calls[stream] = answer
-        self._transport.write(
-            b"".join(
-                (
-                    _head.pack(len(block) >> 8, len(block) & 255, _HEADERS, _END_HEADERS, stream),
-                    block,
-                    _data.pack(
-                        length >> 8, length & 255, _DATA, _END_STREAM, stream, 0, len(message)
-                    ),
-                    message,
-                )
-            )
-        )
+        self._transport.write(request(stream, block, message, END_STREAM))
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        settings = _setting.pack(_SET_PUSH, 0) + _setting.pack(_SET_WINDOW, WINDOW_MAX)
-        opening = _frame(_SETTINGS, 0, settings)
-        self._transport.write(PREFACE + opening)
-        self._widen(WINDOW_MAX - WINDOW_FIRST)
+        self._transport.write(opening())
 
     def connection_lost(self, error: Exception | None) -> None:
         self._reason = f"the connection has ended: {error or 'closed by the server'}"
@@ -145,15 +131,15 @@ class Channel(asyncio.Protocol):
             data = self._rest + data
         at, size = 0, len(data)
         while size - at >= HEAD_BYTES:
-            high, low, kind, flags, stream = _head.unpack_from(data, at)
+            high, low, kind, flags, stream = HEAD.unpack_from(data, at)
             end = at + HEAD_BYTES + (high << 8 | low)
             if end > size:
                 break
-            if kind == _DATA:
+            if kind == DATA:
                 self._on_data(stream, data[at + HEAD_BYTES : end])
-            elif kind != _HEADERS:
+            elif kind != HEADERS:
                 self._on_other(kind, flags, stream, data[at + HEAD_BYTES : end])
-            if flags & _END_STREAM and kind in (_DATA, _HEADERS):
+            if flags & END_STREAM and kind in (DATA, HEADERS):
                 self._on_end(stream)
             at = end
         self._rest = data[at:]
@@ -177,20 +163,20 @@ class Channel(asyncio.Protocol):
             answer.set_result(message[PREFIX_BYTES:])
 
     def _on_other(self, kind: int, flags: int, stream: int, body: bytes) -> None:
-        if kind == _WINDOW and not stream:
-            self._window += _number.unpack(body)[0]
+        if kind == WINDOW and not stream:
+            self._window += NUMBER.unpack(body)[0]
             while self._held and len(self._held[0].message) + PREFIX_BYTES <= self._window:
                 self._send(*self._held.popleft())
-        elif kind in (_SETTINGS, _PING) and not flags & _ACK:
-            self._transport.write(_frame(kind, _ACK, body if kind == _PING else b""))
-        elif kind == _RESET:
+        elif kind in (SETTINGS, PING) and not flags & ACK:
+            self._transport.write(frame(kind, ACK, body if kind == PING else b""))
+        elif kind == RESET:
             self._messages.pop(stream, None)
             self._on_end(stream)
-        elif kind == _GOAWAY:
+        elif kind == GOAWAY:
             self._transport.close()
 
     def _widen(self, count: int) -> None:
-        self._transport.write(_frame(_WINDOW, 0, _number.pack(count)))
+        self._transport.write(frame(WINDOW, 0, NUMBER.pack(count)))
 
     def _fail_all(self) -> None:
         waiting = [*self._calls.values(), *(held.answer for held in self._held)]
@@ -201,9 +187,29 @@ class Channel(asyncio.Protocol):
                 answer.set_exception(CallError(self._reason))
 
 
-def _frame(kind: int, flags: int, body: bytes) -> bytes:
-    """A frame of the connection, not of a stream."""
-    return _head.pack(len(body) >> 8, len(body) & 255, kind, flags, 0) + body
+def opening() -> bytes:
+    """What a client says first: the server may send as it likes, and push nothing."""
+    settings = _SETTING.pack(SET_PUSH, 0) + _SETTING.pack(SET_WINDOW, WINDOW_MAX)
+    widen = NUMBER.pack(WINDOW_MAX - WINDOW_FIRST)
+    return PREFACE + frame(SETTINGS, 0, settings) + frame(WINDOW, 0, widen)
+
+
+def request(stream: int, block: bytes, message: bytes, flags: int) -> bytes:
+    """A call's headers and its message; `flags` say whether it is the last one."""
+    length = len(message) + PREFIX_BYTES
+    return b"".join(
+        (
+            HEAD.pack(len(block) >> 8, len(block) & 255, HEADERS, END_HEADERS, stream),
+            block,
+            HEAD_AND_PREFIX.pack(length >> 8, length & 255, DATA, flags, stream, 0, len(message)),
+            message,
+        )
+    )
+
+
+def frame(kind: int, flags: int, body: bytes, stream: int = 0) -> bytes:
+    """A frame of the connection, unless a stream is named."""
+    return HEAD.pack(len(body) >> 8, len(body) & 255, kind, flags, stream) + body
 
 
 def _literal(name: int, value: str) -> bytes:
