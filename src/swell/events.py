@@ -90,3 +90,20 @@ class SlotServed(Event, frozen=True):
 
     slot: int
     epoch: int
+
+
+class RelayAvoided(Event, frozen=True):
+    """A container relays for nobody for a while: it failed or lied."""
+
+    application: str
+    relay: str
+    reason: str
+
+
+class DeliveryFailed(Event, frozen=True):
+    """A container did not take what it was sent by any way; `step`: what the others have."""
+
+    application: str
+    container: str
+    step: int
+    reason: str

@@ -3,7 +3,8 @@
 A *name* is chosen by people: lower-case letters, digits, `.`, `_`, `-`; 1 to 63 characters;
 starting with a letter or digit. A *number* is given out by the directory: node ids and zone ids
 are small positive integers, never reused for another name. Zone priority follows the zone id:
-the smaller id has the higher priority.
+the smaller id has the higher priority. Keys, applications and configurations have freer names:
+text in the manner of a path, see `check_path`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from swell.errors import InvalidNameError
+from swell.errors import InvalidNameError, SwellError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 
@@ -26,6 +27,31 @@ def check_name(name: str, what: str = "name") -> str:
             "starting with a letter or digit, without '..'"
         )
     return name
+
+
+_control = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]").search
+"""The control characters of Unicode, as UTF-8 has them."""
+
+
+def check_path(data: bytes, what: str, bytes_max: int, error: type[SwellError]) -> None:
+    """Raise `error` unless these bytes are UTF-8 that can stand in a path or a URL without meaning
+    another one: not empty, no control characters, neither beginning nor ending with a slash, no
+    segment `..`."""
+    if not data:
+        raise error(f"the {what} is empty: a {what} has 1 to {bytes_max} bytes")
+    if len(data) > bytes_max:
+        raise error(f"the {what} has {len(data)} bytes of UTF-8, allowed are {bytes_max}")
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            raise error(f"the {what} {data!r} is not UTF-8: write it in UTF-8") from None
+    if _control(data):
+        raise error(f"the {what} {data.decode()!r} contains a control character: leave it out")
+    if data.startswith(b"/") or data.endswith(b"/"):
+        raise error(f"the {what} {data.decode()!r} begins or ends with '/': leave it out")
+    if b".." in data and b".." in data.split(b"/"):
+        raise error(f"the {what} {data.decode()!r} contains a segment '..': leave it out")
 
 
 MOVES_PER_START = 1 << 10

@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
+from swell.access.authentication import Authentication
+from swell.access.tokens import Tokens
+from swell.config import access as config_access
+from swell.config import reports
+from swell.config.delivery.delivery import Delivery
+from swell.config.machine import ConfigMachine
+from swell.config.operations import CONFIG_SERVICE
+from swell.config.publishing import Publishing
+from swell.dht import access as dht_access
 from swell.dht.machine import DhtMachine
 from swell.dht.operations import DHT_SERVICE
 from swell.directory.client import DirectoryClient
@@ -32,6 +42,13 @@ from swell.store.service import Store
 from swell.world import Address, Link, Timer, World
 
 MOVE_STAGGER_S = 2.0
+
+ACCESS_CHECKS = {
+    DHT_SERVICE: dht_access.refusal,
+    CONFIG_SERVICE: config_access.refusal,
+    reports.REPORT_SERVICE: reports.refusal,
+}
+"""What sessions without full access may have executed, by service."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,13 +115,31 @@ class Node:
             self.sessions,
             self.registry,
             settings.store,
-            {DHT_SERVICE: DhtMachine},
+            {
+                DHT_SERVICE: DhtMachine,
+                CONFIG_SERVICE: partial(ConfigMachine, settings.config.keep_versions),
+            },
             config.epoch,
             self.counters,
             config.bugs,
         )
-        self.gateway = Gateway(self, self.store)
+        self.tokens = Tokens(world, self.registry, self.counters)
+        self.authentication = Authentication(world, self.sessions, self.tokens, self.counters)
+        self.publishing = Publishing(world, self.store, settings.config, self.counters)
+        self.gateway = Gateway(self, self.publishing, ACCESS_CHECKS)
         self.operations = Operations(self)
+        self.delivery = Delivery(
+            world,
+            self.sessions,
+            self.store,
+            settings.config,
+            config.cluster,
+            self.counters,
+            config.bugs,
+        )
+        self.store.listener = self.delivery
+        self.publishing.asides[reports.REPORT_SERVICE] = self.delivery.execute
+        self.operations.on_gone = self.delivery.on_closed
 
     def me(self) -> Contact:
         if self.overlay is not None:
@@ -210,9 +245,10 @@ class Node:
         self.sessions.on_link_down(link, reason)
 
     def on_writable(self, link: Link) -> None:
-        """Entries for a peer, and answers to a client, may have waited for room."""
+        """Entries for a peer, answers to a client and bursts may have waited for room."""
         self.store.turns.soon()
         self.gateway.on_writable(link)
+        self.delivery.on_writable(link)
 
     def on_frame(self, link: Link, frame: bytes) -> None:
         self.sessions.on_frame(link, frame)

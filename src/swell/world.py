@@ -18,7 +18,7 @@ Rules that both worlds keep, and that protocol code may rely on:
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -36,6 +36,16 @@ class Plane(IntEnum):
     DATA = 1
 
 
+class Role(StrEnum):
+    """What a certificate says that its holder is."""
+
+    UNKNOWN = ""
+    """The world cannot know it: plain TCP on loopback."""
+    NODE = "node"
+    ADMIN = "admin"
+    CLIENT = "client"
+
+
 class Address(NamedTuple):
     """Where a node listens. In the simulation the host is the node's name and the port is 0."""
 
@@ -44,6 +54,14 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+class Resources(NamedTuple):
+    """What is free of a machine, as fractions of all: 0 to 1."""
+
+    cpu_free: float
+    memory_free: float
+    network_free: float
 
 
 class Timer(Protocol):
@@ -58,6 +76,8 @@ class Link(Protocol):
     peer: str
     """Identity of the other side, from its certificate; empty where the world cannot know it
     (plain TCP on loopback, where the peer's hello names it)."""
+    role: Role
+    """Of the other side, from its certificate too."""
     address: Address
     """The address dialled, or the remote address of an accepted link."""
     dialed: bool
@@ -140,6 +160,10 @@ class World(Protocol):
         self, function: Callable[[Any], Any], argument: Any, done: Callable[[Any], None]
     ) -> None:
         """Run a pure function off the loop. `done` gets its result, or the exception it raised."""
+        ...
+
+    def resources(self) -> Resources:
+        """What is free here, as of at most a second ago."""
         ...
 
     def emit(self, event: Event) -> None: ...

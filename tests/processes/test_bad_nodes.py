@@ -116,9 +116,10 @@ def test_certificate_of_another_authority(secure: LocalCluster, tmp_path: Path) 
 
 
 def test_certificate_of_another_node(secure: LocalCluster, tmp_path: Path) -> None:
-    keys = secure.path / "certificates" / "operator"
-    error = complaint(*words(secure, "new", tmp_path / "data", cluster=str(keys)))
-    assert "is for node 'operator'" in error
+    for holder, sentence in (("a1", "is for node 'a1'"), ("operator", "has the role admin")):
+        keys = secure.path / "certificates" / holder
+        error = complaint(*words(secure, "new", tmp_path / "data", cluster=str(keys)))
+        assert sentence in error
 
 
 def test_plain_client_of_a_secure_cluster(secure: LocalCluster) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from swell.client.session_pending import Answer
 from swell.client.store_session import Notice, StoreSession
 from swell.dht.machine import DhtMachine
-from swell.dht.operations import DHT_SERVICE, Request
+from swell.dht.operations import DHT_SERVICE
 from swell.errors import SwellError
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind, Refused
@@ -17,6 +17,7 @@ from swell.overlay.sessions import Session, Sessions
 from swell.simulation.simulation import Simulation
 from swell.store import payload
 from swell.store.messages import Execute, Executed, Read, Status, Table, TableRequest
+from swell.store.request import Request
 from swell.store.state import SlotState
 from swell.world import Address, Link, World
 

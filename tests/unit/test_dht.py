@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from swell.dht import operations as ops
 from swell.dht.keys import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_key, encode_key, slot_of
 from swell.dht.machine import BadOperationError, DhtMachine
-from swell.dht.operations import Operation, Request, truth_of, value_of
+from swell.dht.operations import Operation, truth_of, value_of
 from swell.errors import InvalidKeyError, SwellError, TooLargeError, WireError
 from swell.simulation.checkers.dht_model import apply
 from swell.store.messages import Read
+from swell.store.request import Request
 
 HOLDING = ("get", "put_and_retrieve", "replace")
 """Operations whose result is what the key held, but for `replace` with a condition."""

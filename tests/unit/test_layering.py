@@ -24,6 +24,7 @@ LAYERS = (
     ("rings",),
     ("overlay",),
     ("directory",),
+    ("access",),
     ("store",),
     ("dht", "config"),
     ("services", "topics", "board"),

@@ -9,6 +9,7 @@ import pytest
 
 from swell.errors import ConfigurationError, InvalidNameError, WireError
 from swell.runtime.security import TlsMaterial, create_cluster, issue, load_cluster
+from swell.world import Role
 
 
 @pytest.fixture(name="authority")
@@ -97,9 +98,28 @@ def test_the_peer_is_named_by_its_uri_of_this_cluster_only(authority: Path, tmp_
     issue(authority, "n1", tmp_path / "n1")
     material = TlsMaterial(tmp_path / "n1")
     own, other = f"swell://{material.cluster}/node/", f"swell://{'0' * 32}/node/"
-    assert material.peer_name({"subjectAltName": (("URI", own + "n7"),)}) == "n7"
-    for names in ((("DNS", own + "n7"),), (("URI", other + "n7"),), (("URI", own),), ()):
+    named = material.identify({"subjectAltName": (("URI", own + "n7"),)})
+    assert named == (Role.NODE, "n7")
+    for names in (
+        (("DNS", own + "n7"),),
+        (("URI", other + "n7"),),
+        (("URI", own),),
+        (("URI", own.replace("node", "root") + "n7"),),
+        (),
+    ):
         with pytest.raises(WireError, match="wrong-identity"):
-            material.peer_name({"subjectAltName": names})
+            material.identify({"subjectAltName": names})
     with pytest.raises(WireError):
-        material.peer_name(None)
+        material.identify(None)
+
+
+@pytest.mark.parametrize("role", [Role.NODE, Role.ADMIN, Role.CLIENT])
+def test_a_certificate_tells_its_role(authority: Path, tmp_path: Path, role: Role) -> None:
+    issue(authority, "ann", tmp_path / role, role)
+    material = TlsMaterial(tmp_path / role)
+    assert (material.role, material.node) == (role, "ann")
+    if role is Role.NODE:
+        material.check_role(Role.NODE)
+    else:
+        with pytest.raises(ConfigurationError, match=f"has the role {role}, a node needs"):
+            material.check_role(Role.NODE)

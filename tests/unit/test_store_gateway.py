@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from swell.dht import operations as ops
-from swell.dht.operations import DHT_SERVICE, Request
+from swell.dht.operations import DHT_SERVICE
 from swell.node import Node
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind, Welcome
@@ -19,6 +19,7 @@ from swell.simulation.simulation import Simulation
 from swell.store import gateway as gateways
 from swell.store.gateway import STORE_TOPIC
 from swell.store.messages import Execute, Executed, Read, Status, Table, TableRequest
+from swell.store.request import Request
 from swell.wire import codec
 from tests.unit.overlay_toys import Peer
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from swell.dht import operations as ops
 from swell.dht.machine import DhtMachine
-from swell.dht.operations import DHT_SERVICE, Request
+from swell.dht.operations import DHT_SERVICE
 from swell.errors import WireError
 from swell.store import payload
 from swell.store.messages import Status
 from swell.store.payload import Command, Expire
+from swell.store.request import Request
 from swell.store.state import EXPIRED, SlotState
 
 SECOND = 1_700_000_000

@@ -1,4 +1,4 @@
-"""`swell cluster`: make a cluster's certificate authority and the certificates of its nodes."""
+"""`swell cluster`: make a cluster's certificate authority and the certificates it signs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from swell.errors import ConfigurationError
 from swell.runtime.security import (
     TlsMaterial,
     authority_expiry,
@@ -17,6 +18,7 @@ from swell.runtime.security import (
     issue,
     load_cluster,
 )
+from swell.world import Role
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -36,17 +38,26 @@ def create(
 
 @app.command(name="issue")
 def issue_certificate(
-    node: Annotated[str, typer.Argument(help="Name of the node.")],
+    node: Annotated[str, typer.Argument(metavar="NAME", help="Name of its holder.")],
     directory: Annotated[Path, typer.Option("--dir", help="Directory of the authority.")],
-    out: Annotated[Path, typer.Option(help="Where the node's key and certificate go.")],
+    out: Annotated[Path, typer.Option(help="Where the key and certificate go.")],
+    admin: Annotated[
+        bool, typer.Option("--admin", help="For a person or tool that may do everything.")
+    ] = False,
+    client: Annotated[
+        bool, typer.Option("--client", help="For an application: it needs a token as well.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the key and certificate of one node."""
-    issue(directory, node, out)
+    """Make the key and certificate of one node, administrator or client."""
+    if admin and client:
+        raise ConfigurationError("a certificate has one role: --admin or --client")
+    role = Role.ADMIN if admin else Role.CLIENT if client else Role.NODE
+    issue(directory, node, out, role)
     material = TlsMaterial(out)
     _print(
         {
-            "node": material.node,
+            material.role.value: material.node,
             "cluster": material.cluster,
             "expires": material.expires.date().isoformat(),
             "directory": str(out),

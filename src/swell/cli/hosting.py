@@ -25,6 +25,7 @@ from swell.runtime.process import run
 from swell.runtime.security import TlsMaterial
 from swell.runtime.world import STOPPED, RuntimeWorld
 from swell.settings import Settings
+from swell.world import Role
 
 JOIN_PATIENCE_S = 5.0
 """A node that has not joined after this time says so, and goes on trying."""
@@ -76,6 +77,8 @@ class Hosting:
 
     def _start(self, spec: NodeSpec, worlds: list[RuntimeWorld]) -> None:
         tls = TlsMaterial(Path(spec.certificates)) if spec.certificates else None
+        if tls is not None:
+            tls.check_role(Role.NODE)
         world = RuntimeWorld(spec.name, Path(spec.data), tls, cluster=spec.cluster)
         worlds.append(world)
         address = world.listen(spec.host, spec.port)

@@ -35,7 +35,7 @@ from swell.runtime.identity import write_durably
 from swell.runtime.ports import LOOPBACK, free_ports
 from swell.runtime.security import TlsMaterial, create_cluster, issue
 from swell.settings import Settings
-from swell.world import Address
+from swell.world import Address, Role
 
 OPERATOR = "operator"
 """Name in the certificate that commands use in a local cluster with TLS."""
@@ -113,7 +113,8 @@ class LocalCluster:
         )
         if tls:
             for name in (*(spec.name for spec in specs), OPERATOR):
-                issue(path / "authority", name, path / "certificates" / name)
+                role = Role.ADMIN if name == OPERATOR else Role.NODE
+                issue(path / "authority", name, path / "certificates" / name, role)
         plan = Plan(cluster, sites, per_process, tls, specs)
         write_durably(path / "cluster.json", msgspec.json.encode(plan))
         return cls(path, plan)

@@ -43,6 +43,7 @@ COMMANDS: dict[str, Command] = {
     "demo": Command("swell.cli.demo", "demo", "Watch a local cluster form, route and heal."),
     "node": Command("swell.cli.node", "node", "Run one node."),
     "cluster": Command("swell.cli.cluster", "app", "Make a cluster's authority and certificates."),
+    "token": Command("swell.cli.token", "app", "Make, list and revoke access tokens."),
     "simulate": Command(
         "swell.cli.simulate", "simulate", "Run workloads in the deterministic simulation."
     ),

@@ -22,9 +22,10 @@ from swell.client.connection import DEADLINE_S, Connection, Listener, connect
 from swell.client.dht import Reading
 from swell.client.session_pending import Answer
 from swell.dht import operations
-from swell.dht.operations import DHT_SERVICE, Request, truth_of, value_of
+from swell.dht.operations import DHT_SERVICE, truth_of, value_of
 from swell.errors import SwellError, UnavailableError
 from swell.runtime.identity import LOCAL_CLUSTER
+from swell.store.request import Request
 
 Call = Callable[[int, int, int, bytes, float | None], Answer]
 
@@ -38,6 +39,7 @@ def connect_sync(
     certificates: str | Path | None = None,
     deadline_s: float = DEADLINE_S,
     listener: Listener | None = None,
+    token: str | None = None,
 ) -> SyncConnection:
     """`swell.connect` for programs without a loop; the listener is called on another thread."""
     return SyncConnection(
@@ -47,6 +49,7 @@ def connect_sync(
             certificates=certificates,
             deadline_s=deadline_s,
             listener=listener,
+            token=token,
         )
     )
 

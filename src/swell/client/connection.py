@@ -17,9 +17,14 @@ from pathlib import Path
 from types import TracebackType
 
 from swell.client.addresses import parse_address, parse_addresses
+from swell.client.applications import list_applications
+from swell.client.configs import Configs
+from swell.client.deadlines import check_deadline
 from swell.client.dht import Dht
 from swell.client.session_pending import Answer, Done
 from swell.client.store_session import Notice, StoreSession
+from swell.client.token import find_token
+from swell.config.operations import ApplicationRow
 from swell.errors import ConfigurationError, SwellError, UnavailableError
 from swell.runtime.identity import LOCAL_CLUSTER
 from swell.runtime.security import TlsMaterial
@@ -41,16 +46,18 @@ def connect(
     certificates: str | Path | None = None,
     deadline_s: float = DEADLINE_S,
     listener: Listener | None = None,
+    token: str | None = None,
 ) -> Connection:
     """A client of the cluster that these nodes (HOST:PORT, separated by commas) belong to.
 
     `certificates`: a directory made by `swell cluster issue`; it says which cluster, so `cluster`
     is for clusters without TLS only. `deadline_s` holds for connecting and for every operation
-    that is not given its own. `listener` hears of links and redirects.
+    that is not given its own. `listener` hears of links and redirects. `token`: what
+    `swell token create` printed; without one, that of the environment (SWELL_TOKEN) if any.
     """
     addresses = addresses_of(nodes)
     tls = TlsMaterial(Path(certificates)) if certificates is not None else None
-    return Connection(addresses, cluster, tls, deadline_s, listener)
+    return Connection(addresses, cluster, tls, deadline_s, listener, token)
 
 
 def addresses_of(nodes: str | Sequence[str]) -> list[Address]:
@@ -70,11 +77,13 @@ class Connection:
         tls: TlsMaterial | None = None,
         deadline_s: float = DEADLINE_S,
         listener: Listener | None = None,
+        token: str | None = None,
     ) -> None:
         self._addresses = addresses
         self._cluster = cluster
         self._tls = tls
         self._listener = listener
+        self._token = find_token(token)
         self.deadline_s = check_deadline(deadline_s)
         self._world: RuntimeWorld | None = None
         self._session: StoreSession | None = None
@@ -86,7 +95,7 @@ class Connection:
         world = self._world = RuntimeWorld(
             name, None, tls, cluster=self._cluster, deadlines=deadlines
         )
-        session = StoreSession(world, world.cluster, self._addresses, self._listener)
+        session = StoreSession(world, world.cluster, self._addresses, self._listener, self._token)
         world.start(session)
         connected: asyncio.Future[None] = world.loop.create_future()
         session.connect(self.deadline_s, partial(_settle_connected, connected))
@@ -112,6 +121,15 @@ class Connection:
         """The distributed hash table."""
         return Dht(self.call)
 
+    def configs(self, application: str) -> Configs:
+        """The configurations of an application, to publish and to look at."""
+        return Configs(self.call, application)
+
+    async def applications(self, *, deadline_s: float | None = None) -> tuple[ApplicationRow, ...]:
+        """All applications of the cluster, by name; asks every slot."""
+        slots = self._session.slots if self._session is not None else 1
+        return await list_applications(self.call, slots, deadline_s)
+
     def call(
         self, service: int, place: int, read: int, body: bytes, deadline_s: float | None = None
     ) -> asyncio.Future[Answer]:
@@ -135,12 +153,6 @@ class Connection:
             raise UnavailableError("the client is not connected: use it inside `async with`")
         left_s = self.deadline_s if deadline_s is None else check_deadline(deadline_s)
         session.call(service, place, read, body, left_s, done)
-
-
-def check_deadline(deadline_s: float) -> float:
-    if not 0.0 < deadline_s < float("inf"):
-        raise ConfigurationError(f"a deadline is a positive number of seconds, not {deadline_s}")
-    return deadline_s
 
 
 def _settle(outcome: asyncio.Future[Answer], answer: Answer | SwellError) -> None:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from swell.client.session_pending import Answer
 from swell.dht import operations
-from swell.dht.operations import DHT_SERVICE, Request, truth_of, value_of
+from swell.dht.operations import DHT_SERVICE, truth_of, value_of
+from swell.store.request import Request
 
 Call = Callable[[int, int, int, bytes, float | None], Awaitable[Answer]]
 

@@ -12,6 +12,7 @@ from typing import Any
 import uvloop
 
 from swell.client.session import Requester
+from swell.client.token import find_token
 from swell.errors import SwellError
 from swell.runtime.security import TlsMaterial
 from swell.runtime.world import Deadlines, RuntimeWorld
@@ -30,11 +31,13 @@ async def request_async(
     *,
     tls: TlsMaterial | None = None,
     deadline_s: float = DEADLINE_S,
+    token: str | None = None,
 ) -> dict[str, Any]:
-    """Ask the first of the nodes that answers; raises `SwellError` if none does."""
+    """Ask the first of the nodes that answers; raises `SwellError` if none does. Without a token:
+    that of the environment, if any."""
     name, deadlines = tls.node if tls else CLIENT_NAME, Deadlines(drain_s=DRAIN_S)
     world = RuntimeWorld(name, None, tls, cluster=cluster, deadlines=deadlines)
-    requester = Requester(world, world.cluster, addresses)
+    requester = Requester(world, world.cluster, addresses, find_token(token))
     outcome: asyncio.Future[dict[str, Any]] = world.loop.create_future()
 
     def done(result: dict[str, Any] | SwellError) -> None:
@@ -61,9 +64,18 @@ def request(
     *,
     tls: TlsMaterial | None = None,
     deadline_s: float = DEADLINE_S,
+    token: str | None = None,
 ) -> dict[str, Any]:
     """`request_async` for programs without a loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(
-            request_async(addresses, cluster, operation, arguments, tls=tls, deadline_s=deadline_s)
+            request_async(
+                addresses,
+                cluster,
+                operation,
+                arguments,
+                tls=tls,
+                deadline_s=deadline_s,
+                token=token,
+            )
         )

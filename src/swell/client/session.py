@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from swell.access import messages as access
+from swell.client.session_token import Bearer
 from swell.errors import RefusedError, SwellError, UnavailableError
 from swell.operations.messages import Request, Response
 from swell.overlay.contact import Contact
@@ -24,7 +26,7 @@ from swell.world import WRONG_AUTHORITY, Address, Link, Timer, World
 Done = Callable[[dict[str, Any] | SwellError], None]
 
 OPEN_MAX = 64
-FINAL_REFUSALS = ("wrong-cluster", "not-served")
+FINAL_REFUSALS = ("wrong-cluster", "not-served", *access.FINAL)
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
@@ -40,7 +42,9 @@ class _Open(NamedTuple):
 class Requester:
     """The protocol object of a client; a world drives it."""
 
-    def __init__(self, world: World, cluster: str, addresses: Sequence[Address]) -> None:
+    def __init__(
+        self, world: World, cluster: str, addresses: Sequence[Address], token: str = ""
+    ) -> None:
         assert addresses, "a client needs the address of at least one node"
         self._world = world
         self._addresses = list(addresses)
@@ -48,9 +52,12 @@ class Requester:
         self._number = 0
         self._open: dict[int, _Open] = {}
         self._session: Session | None = None
+        self._ready = False
+        """The session is open, and its token accepted."""
         self.counters: Counter[str] = Counter()
         self._sessions = Sessions(world, cluster, self._me, lambda: 0, self.counters)
         self._sessions.handle(Response, self.on_response, (LinkKind.CLIENT,))
+        self._bearer = Bearer(self._sessions, token, self)
 
     def _me(self) -> Contact:
         return Contact(0, self._world.name, "", "", 0, "", 0, 0)
@@ -70,7 +77,7 @@ class Requester:
         self._open[number] = _Open(request, self._world.now() + deadline_s, done, timer)
         if self._session is None:
             self._connect()
-        elif self._session.open:
+        elif self._ready:
             self._session.send(request)
 
     def _expire(self, number: int) -> None:
@@ -96,10 +103,12 @@ class Requester:
     # The link.
 
     def _connect(self) -> None:
-        self._session = self._sessions.open(self._addresses[0], "", LinkKind.CLIENT, self)
+        address = self._addresses[0]
+        self._session = self._sessions.open(address, "", LinkKind.CLIENT, self._bearer)
 
     def on_open(self, session: Session) -> None:
         self._failures = 0
+        self._ready = True
         now = self._world.now()
         for waiting in self._open.values():
             left_s = max(0.001, waiting.due_at - now)
@@ -108,6 +117,7 @@ class Requester:
     def on_closed(self, session: Session, reason: str) -> None:
         """Go on with the next address, or give up after all have failed in a row."""
         self._session = None
+        self._ready = False
         self._failures += 1
         if not self._open:
             return

@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from swell.access import messages as access
 from swell.client.session import final_error
+from swell.client.session_token import Bearer
 from swell.errors import SwellError, UnavailableError
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
@@ -35,7 +37,7 @@ class Peer:
     """One node, and the operations that are with it."""
 
     __slots__ = (
-        "address", "answers", "blocked", "failures", "open", "retry_at", "sent", "session",
+        "address", "answers", "blocked", "failures", "kept", "open", "retry_at", "sent", "session",
         "used_at", "waiting",
     )  # fmt: skip
 
@@ -49,13 +51,15 @@ class Peer:
         self.waiting: dict[int, Pending] = {}
         """Operations that are to be sent as soon as there is a link with room."""
         self.answers = 0
+        self.kept = 0
+        """Feeds that it serves: its link stays, used or not."""
         self.failures = 0
         self.retry_at = 0.0
         self.used_at = 0.0
 
     @property
     def busy(self) -> bool:
-        return bool(self.sent or self.waiting)
+        return bool(self.sent or self.waiting or self.kept)
 
     def forget(self, number: int) -> None:
         """An operation is not with this node any more."""
@@ -75,6 +79,7 @@ class Peers:
         counters: Counter[str],
         ready: Callable[[Peer], None],
         lost: Callable[[Peer, str, SwellError | None], None],
+        token: str = "",
     ) -> None:
         assert seeds, "a client needs the address of at least one node"
         self._world = world
@@ -86,7 +91,10 @@ class Peers:
         self._of: dict[Session, Peer] = {}
         self._turn = 0
         self._idle_timer: Timer | None = None
+        self.refusal: SwellError | None = None
+        """Why no node of the cluster takes our token: nobody is dialled any more."""
         self.sessions = Sessions(world, cluster, self._me, lambda: 0, counters)
+        self._bearer = Bearer(self.sessions, token, self)
 
     def _me(self) -> Contact:
         return Contact(0, self._world.name, "", "", 0, "", 0, 0)
@@ -143,13 +151,14 @@ class Peers:
     # Links.
 
     def dial(self, peer: Peer, now: float) -> bool:
-        """Open a link if there is none; False if there are too many."""
+        """Open a link if there is none; False if there are too many or none may be opened."""
         peer.used_at = now
         if peer.session is not None:
             return True
-        if len(self._of) >= LINKS_MAX and not self._make_room():
+        full = len(self._of) >= LINKS_MAX and not self._make_room()
+        if full or self.refusal is not None:
             return False
-        session = self.sessions.open(peer.address, "", LinkKind.CLIENT, self)
+        session = self.sessions.open(peer.address, "", LinkKind.CLIENT, self._bearer)
         peer.session = session
         self._of[session] = peer
         if self._idle_timer is None:
@@ -173,6 +182,13 @@ class Peers:
         if self._of:
             self._idle_timer = self._world.call_later(IDLE_CHECK_S, self.expire_idle)
 
+    def give_up(self, peer: Peer, reason: str) -> None:
+        """End a link that is open and silent; as if it had been lost."""
+        session = peer.session
+        if session is not None:
+            session.close(reason=reason)
+            self.on_closed(session, reason)
+
     def _close(self, peer: Peer, reason: str) -> None:
         session = peer.session
         assert session is not None
@@ -194,6 +210,8 @@ class Peers:
         error = final_error(session, reason)
         if session.refusal is not None:
             reason = session.refusal.sentence
+            if session.refusal.code in access.FINAL:
+                self.refusal = error
         delay_s = min(RETRY_S_MAX, RETRY_S * 2**peer.failures) if error is None else REFUSED_S
         peer.failures = min(peer.failures + 1, 16)
         jitter = 0.75 + 0.5 * self._world.rng.random()

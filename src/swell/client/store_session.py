@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from swell.client.session_numbers import Numbers
 from swell.client.session_peers import Peer, Peers, nobody
 from swell.client.session_pending import (
     BUSY_S,
@@ -34,7 +36,6 @@ from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session
 from swell.store.messages import Execute, Executed, Read, Status
-from swell.store.once import SECOND_SHIFT
 from swell.store.state import EXPIRED
 from swell.wire.codec import encode
 from swell.world import Address, Link, Plane, Timer, World
@@ -44,13 +45,6 @@ SENT_MAX = 768
 """Operations with one node; below what a node takes of one client."""
 
 TICK_S = 0.05
-SESSION_S = 3600.0
-"""A new session is begun that often, well before the store forgets the old one."""
-
-NUMBER_BYTES = 6
-"""Numbers begin by chance: should two clients ever draw the same session, neither takes the
-other's results for its own."""
-
 PARK_S = 0.1
 """Until an operation is looked at again for which no node could be reached."""
 
@@ -78,19 +72,30 @@ class StoreSession:
         cluster: str,
         addresses: Sequence[Address],
         listener: Callable[[Notice], None] | None = None,
+        token: str = "",
     ) -> None:
         self._world = world
         self._listener = listener
         self.counters: Counter[str] = Counter()
-        self._peers = Peers(world, cluster, addresses, self.counters, self._on_ready, self._on_lost)
+        self._peers = Peers(
+            world, cluster, addresses, self.counters, self._on_ready, self._on_lost, token
+        )
         self._open: dict[int, Pending] = {}
-        self._number = int.from_bytes(world.entropy(NUMBER_BYTES), "big")
-        self._session = 0
-        self._session_until = 0.0
+        self._numbers = Numbers(world)
         self._routes = Routes(world, self._peers, self.counters, self._on_table)
         self._connecting: list[tuple[float, Callable[[SwellError | None], None]]] = []
         self._timer: Timer | None = None
         self._peers.sessions.handle(Executed, self.on_executed, (LinkKind.CLIENT,))
+
+    @property
+    def peers(self) -> Peers:
+        """The nodes and their links, for others who speak to them on the same ones."""
+        return self._peers
+
+    def peer_of(self, place: int) -> Peer | None:
+        """The primary of a slot, as far as is known."""
+        routes = self._routes.by_slot
+        return routes[place % len(routes)] if routes else None
 
     @property
     def slots(self) -> int:
@@ -104,8 +109,9 @@ class StoreSession:
     def connect(self, deadline_s: float, done: Callable[[SwellError | None], None]) -> None:
         """Fetch the table; `done` gets None, or why that was not possible."""
         now = self._world.now()
-        if self._routes.by_slot:
-            self._world.call_later(0.0, lambda: done(None))
+        refusal = self._peers.refusal
+        if self._routes.by_slot or refusal is not None:
+            self._world.call_later(0.0, lambda: done(refusal))
             return
         self._connecting.append((now + deadline_s, done))
         self._routes.want(now)
@@ -116,13 +122,16 @@ class StoreSession:
     ) -> None:
         """One operation on slot `place` modulo their number; `done` is called once."""
         world = self._world
+        refusal = self._peers.refusal
         if len(self._open) >= OPEN_MAX:
             self.counters["operations-full"] += 1
-            full = UnavailableError(f"at most {OPEN_MAX} operations may be open: wait for answers")
-            world.call_later(0.0, lambda: done(full))
+            sentence = f"at most {OPEN_MAX} operations may be open: wait for answers"
+            refusal = UnavailableError(sentence)
+        if refusal is not None:
+            world.call_later(0.0, partial(done, refusal))
             return
         now = world.now()
-        self._number = number = self._number + 1
+        number = self._numbers.next()
         pending = Pending(number, service, place, read, body, deadline_s, now + deadline_s, done)
         self._open[number] = pending
         if self._timer is None:
@@ -139,7 +148,7 @@ class StoreSession:
             self._routes.want(now)
             return
         if not pending.session:
-            pending.session = self._session_at(now)
+            pending.session = self._numbers.session_at(now, self._routes)
         peers = self._peers
         peer = routes[pending.place % len(routes)]
         if peer is None or peer is exclude or not (peer.open or peers.usable(peer, now)):
@@ -193,14 +202,6 @@ class StoreSession:
         wake_at = now + delay_s * (0.75 + 0.5 * self._world.rng.random())
         pending.wake_at = min(wake_at, pending.due_at)
 
-    def _session_at(self, now: float) -> int:
-        if now >= self._session_until:
-            opened_s = self._routes.cluster_s(now)
-            chance = int.from_bytes(self._world.entropy(SECOND_SHIFT // 8), "big")
-            self._session = opened_s << SECOND_SHIFT | chance
-            self._session_until = now + SESSION_S
-        return self._session
-
     # Answers.
 
     def on_executed(self, session: Session, executed: Executed) -> None:
@@ -234,8 +235,8 @@ class StoreSession:
 
     def _on_unknown(self, pending: Pending, body: bytes) -> None:
         only = pending.uncertain == 1
-        if only and pending.session == self._session:
-            self._session_until = 0.0  # expired, or another client has drawn the same
+        if only:
+            self._numbers.leave(pending.session)
         if only and body == EXPIRED and not pending.renewed:
             # No attempt but this one, which says that it was not executed.
             self.counters["session-expired"] += 1
@@ -349,7 +350,8 @@ class StoreSession:
         peer.sent.clear()
         peer.waiting.clear()
         now = self._world.now()
-        if not self._routes.by_slot and (error is not None or self._peers.all_failed):
+        hopeless = not self._routes.by_slot and (error is not None or self._peers.all_failed)
+        if hopeless or self._peers.refusal is not None:
             self._give_up(error or nobody(peer, reason))
             return
         for pending in orphans:

@@ -241,7 +241,7 @@ def _ranked(old_chunks: Iterator[Chunk], new_chunks: Iterator[Chunk]) -> list[An
         old_places.setdefault(key, []).append(at)
     for places in old_places.values():
         places.reverse()
-    return [(places.pop(), at) for key, at in new_chunks if (places := old_places.get(key))]
+    return [(left.pop(), at) for key, at in new_chunks if (left := old_places.get(key))]
 
 
 def _ascending(pairs: list[Anchor]) -> list[Anchor]:

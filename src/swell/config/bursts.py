@@ -69,6 +69,18 @@ class Burst(msgspec.Struct, frozen=True):
     size: int
 
 
+def feed_of(data: bytes) -> tuple[str, bytes]:
+    """Of which feed a burst says it is: its application and interest. Nothing is verified yet."""
+    try:
+        _, length = _head.unpack_from(data)
+        at = _head.size + length
+        if at + _middle.size > len(data):
+            raise WireError("bad-burst", "cut off")
+        return data[_head.size : at].decode(), data[at : at + 8]
+    except (ValueError, StructError) as error:
+        raise WireError("bad-burst", str(error)) from None
+
+
 _encode_steps = msgspec.msgpack.Encoder().encode
 _decode_steps = msgspec.msgpack.Decoder(tuple[StepChanges, ...]).decode
 
@@ -126,6 +138,12 @@ def _open(data: bytes, cluster: str, key: bytes) -> Burst:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, _prefix(cluster) + unsigned)
     except (InvalidSignature, ValueError):
         raise WireError("bad-signature", "a burst that the primary did not sign") from None
+    return read_burst(data)
+
+
+def read_burst(data: bytes) -> Burst:
+    """What these bytes say, whoever signed them."""
+    unsigned = data[:-SIGNATURE_BYTES]
     try:
         version, length = _head.unpack_from(unsigned)
         at = _head.size + length

@@ -74,6 +74,8 @@ class Subscribe(Message, frozen=True):
     port: Number
     willing: bool = True
     """Whether it relays for others."""
+    applied: Step = 0
+    """The last step that its application has applied."""
 
 
 @message(97)
@@ -135,7 +137,11 @@ Score = tuple[Number, float]
 class Receipt(Message, frozen=True):
     """About burst `burst`: everybody of list `list` and its relay have reached `level`, except at
     the places `missing`; with `only`, nobody but those at the places `only`. Place 0 is the
-    sender's own, its list's entries follow from 1. Without a list: the sender alone."""
+    sender's own, its list's entries follow from 1. Without a list: the sender alone.
+
+    An entry with a list below stands for that relay and all behind it: its place is covered when
+    its own receipt was whole, and that receipt's proof is in this one. A receipt of a relay below
+    that is not whole is passed on as it came, and its place is missing here."""
 
     burst: Digest8
     level: int

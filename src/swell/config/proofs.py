@@ -40,6 +40,16 @@ def combined(proofs: Iterable[bytes]) -> bytes:
     return total.to_bytes(PROOF_BYTES, "big")
 
 
+def aggregate(secrets: Iterable[bytes], burst: bytes, level: int) -> bytes:
+    """The proofs of those with these secrets, in one."""
+    said = b"%b%c" % (burst, level)
+    total = 0
+    for secret in secrets:
+        digest = blake2b(said, digest_size=PROOF_BYTES, key=secret).digest()
+        total ^= int.from_bytes(digest, "big")
+    return total.to_bytes(PROOF_BYTES, "big")
+
+
 class Pass(Message, frozen=True):
     cluster: str
     application: str

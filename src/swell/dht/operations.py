@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
 from zlib import crc32
 
 from swell.dht.keys import check_value, encode_key
 from swell.errors import WireError
 from swell.store.messages import Read
+from swell.store.request import Request
 
 DHT_SERVICE = 1
 """The number of this service in commands."""
@@ -52,14 +52,6 @@ _YES = bytes([Tag.YES])
 
 _GET, _CONTAINS = int(Operation.GET), int(Operation.CONTAINS)
 _COMMAND, _LINEARIZABLE, _STALE = int(Read.COMMAND), int(Read.LINEARIZABLE), int(Read.STALE)
-
-
-class Request(NamedTuple):
-    """One operation, ready to be sent: `place` modulo the number of slots is its slot."""
-
-    place: int
-    read: int
-    body: bytes
 
 
 def _request(operation: int, key: str | bytes, arguments: bytes = b"") -> Request:

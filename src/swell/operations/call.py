@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from swell.access.tokens import Tokens
 from swell.directory.client import DirectoryClient
 from swell.directory.service import DirectoryService
 from swell.errors import SwellError, UnavailableError
@@ -49,6 +50,9 @@ class Host(Protocol):
 
     @property
     def store(self) -> Store: ...
+
+    @property
+    def tokens(self) -> Tokens: ...
 
     def me(self) -> Contact: ...
 

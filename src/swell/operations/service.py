@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from swell.errors import SwellError, UnavailableError, WireError
-from swell.operations import group
+from swell.errors import RefusedError, SwellError, UnavailableError, WireError
+from swell.operations import group, tokens
 from swell.operations.call import Call, Done, Host, InvalidArgumentError, Result
 from swell.operations.messages import (
     DEADLINE_S_MAX,
@@ -32,8 +32,18 @@ from swell.wire import codec
 OPEN_MAX = 64
 """Operations under way per client."""
 
+OPEN_TO_ALL = ("ping", "status")
+"""Operations for everybody who has a certificate; all others need full access."""
+
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+_NO_ACCESS = RefusedError(
+    "no-access",
+    "this is for administrators, without a token: use a certificate made with "
+    "`swell cluster issue --admin`",
+)
 
 
 class Operations:
@@ -44,6 +54,8 @@ class Operations:
         self._began_at = host.world.now()
         self._traces = Traces()
         self._open: dict[Session, int] = {}
+        self.on_gone: Callable[[Session], None] = lambda session: None
+        """For others who serve clients: a client's link has ended."""
         self._operations: dict[str, Callable[[Call], None]] = {
             "status": self._status,
             "members": self._members,
@@ -52,6 +64,9 @@ class Operations:
             "broadcast": lambda call: Broadcast(call, self._traces).start(),
             "directory": group.show,
             "voters": group.change,
+            "token-create": tokens.create,
+            "token-list": tokens.show,
+            "token-revoke": tokens.revoke,
         }
         host.sessions.accept(LinkKind.CLIENT, self)
         host.sessions.handle(Request, self.on_request, (LinkKind.CLIENT,))
@@ -93,6 +108,7 @@ class Operations:
 
     def on_closed(self, session: Session, reason: str) -> None:
         self._open.pop(session, None)
+        self.on_gone(session)
 
     def on_request(self, session: Session, request: Request) -> None:
         """One request of a client; the answer goes to the session it came on."""
@@ -109,6 +125,11 @@ class Operations:
         if self._open[session] > OPEN_MAX:
             self._host.counters["operations-full"] += 1
             respond(UnavailableError(f"at most {OPEN_MAX} requests may be open: wait for answers"))
+            return
+        access = session.access
+        if (access is None or not access.everything) and request.operation not in OPEN_TO_ALL:
+            self._host.counters["access-refused"] += 1
+            respond(_NO_ACCESS)
             return
         try:
             arguments = _from_json(request.arguments)

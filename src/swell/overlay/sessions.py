@@ -21,7 +21,7 @@ from swell.overlay.contact import Contact
 from swell.overlay.messages import Hello, LinkKind, Refused, Welcome
 from swell.wire import codec
 from swell.wire.codec import TYPE_OFFSET
-from swell.world import Address, Link, Plane, World
+from swell.world import Address, Link, Plane, Role, World
 
 _HELLO = 1
 _WELCOME = 2
@@ -34,12 +34,34 @@ Table = list[Handler | None]
 NODE_KINDS = (LinkKind.CLIQUE, LinkKind.CANDIDATE)
 """Sessions between nodes that the directory has admitted: an overlay's own."""
 
+_ANYBODY_DIALS = (LinkKind.CLIENT, LinkKind.RELAY)
+_ANYBODY_ACCEPTS = (LinkKind.RELAY,)
+"""Kinds of sessions whose dialling or accepting side need not be a node."""
+
+_NODES = (Role.NODE, Role.UNKNOWN)
+
+
+class Access(Protocol):
+    """What the peer of a session may do (`swell.access.grants`)."""
+
+    @property
+    def everything(self) -> bool: ...
+
+    def may(self, right: str, application: str, name: str | None = "") -> bool:
+        """`name`: one name, empty for all of the application, None for any one of it."""
+        ...
+
+    def refusal(self, right: str, application: str, name: str | None = "") -> str:
+        """A sentence that says why it may not; empty if it may."""
+        ...
+
 
 class Session:
     """One link after (or during) its handshake."""
 
     __slots__ = (
         "_all",
+        "access",
         "contact",
         "handlers",
         "kind",
@@ -66,6 +88,8 @@ class Session:
         self.open = False
         self.load = 0
         self.refusal: Refused | None = None
+        self.access: Access | None = None
+        """Of an accepted client; None: nothing."""
 
     @property
     def peer(self) -> Contact:
@@ -75,6 +99,14 @@ class Session:
     def send(self, value: Any) -> bool:
         """Send one control message."""
         return self.link.send(codec.encode(value), Plane.CONTROL)
+
+    def refuse(self, code: str, sentence: str) -> None:
+        """Tell the peer why this session ends, and end it."""
+        owner = self.owner
+        self.send(Refused(code, sentence))
+        self.close(drain=True, reason=code)
+        if owner is not None:
+            owner.on_closed(self, code)
 
     def close(self, drain: bool = False, reason: str = "") -> None:
         """End it; the owner is not called."""
@@ -119,6 +151,8 @@ class Sessions:
         self._acceptors: dict[int, Acceptor] = {}
         self._tables: dict[int, Table] = {kind: [None] * 256 for kind in LinkKind}
         self._all: dict[Session, None] = {}
+        self.access_of: Callable[[Session], Access | None] = lambda session: None
+        """What an accepted client may do at first."""
 
     def open(self, address: Address, identity: str, kind: LinkKind, owner: Owner) -> Session:
         """Dial; `owner.on_open` or `owner.on_closed` follows."""
@@ -194,7 +228,7 @@ class Sessions:
         if session.link.dialed and number in (_WELCOME, _REFUSED):
             message = codec.decode(frame)
             if isinstance(message, Refused):
-                self._on_refused(session, message)
+                self.on_refused(session, message)
             else:
                 self._on_welcome(session, message)
         elif not session.link.dialed and number == _HELLO:
@@ -206,10 +240,13 @@ class Sessions:
         identity = session.link.peer
         if identity and identity != welcome.contact.name:
             raise WireError("wrong-identity", f"{identity} says it is {welcome.contact.name}")
+        if session.kind not in _ANYBODY_ACCEPTS and session.link.role not in _NODES:
+            raise WireError("wrong-role", f"{identity} has no certificate of a node")
         session.load = welcome.load
         self._open(session, welcome.contact)
 
-    def _on_refused(self, session: Session, refusal: Refused) -> None:
+    def on_refused(self, session: Session, refusal: Refused) -> None:
+        """In the handshake; a client may hear it later too, if it handles the message."""
         self._counters["refused-by-peer"] += 1
         session.refusal = refusal
         owner = session.owner
@@ -225,6 +262,7 @@ class Sessions:
             session.close(drain=True, reason=refusal.code)
             return
         session.kind = LinkKind(hello.kind)
+        session.access = self.access_of(session)
         session.owner = self._acceptors[hello.kind]
         session.send(Welcome(self._me(), self._load()))
         self._open(session, hello.contact)
@@ -240,6 +278,12 @@ class Sessions:
             return Refused(
                 "wrong-identity",
                 f"the certificate says {identity}, the hello says {hello.contact.name}",
+            )
+        if hello.kind not in _ANYBODY_DIALS and session.link.role not in _NODES:
+            return Refused(
+                "wrong-role",
+                f"{identity} has the certificate of a {session.link.role}: make a node's own with "
+                "`swell cluster issue`",
             )
         acceptor = self._acceptors.get(hello.kind)
         if acceptor is None:

@@ -20,7 +20,7 @@ from swell.errors import WireError
 from swell.runtime.sockets import tune
 from swell.wire.frames import FrameSplitter
 from swell.wire.limits import MAGIC, QUEUE_BYTES_MAX_CONTROL, QUEUE_BYTES_MAX_DATA
-from swell.world import Address, Plane
+from swell.world import Address, Plane, Role
 
 if TYPE_CHECKING:
     from swell.runtime.world import RuntimeWorld
@@ -79,6 +79,7 @@ class RuntimeLink(asyncio.Protocol):
         "address",
         "dialed",
         "peer",
+        "role",
         "session",
     )
 
@@ -86,6 +87,7 @@ class RuntimeLink(asyncio.Protocol):
         self, world: RuntimeWorld, address: Address, dialed: bool, identity: str = ""
     ) -> None:
         self.peer = ""
+        self.role = Role.UNKNOWN
         self.address = address
         self.dialed = dialed
         self.session: Any = None
@@ -181,7 +183,8 @@ class RuntimeLink(asyncio.Protocol):
         transport.set_write_buffer_limits(high=TRANSPORT_BYTES_MAX)
         if self._world.tls is not None:
             try:
-                self.peer = self._world.tls.peer_name(transport.get_extra_info("peercert"))
+                certificate = transport.get_extra_info("peercert")
+                self.role, self.peer = self._world.tls.identify(certificate)
             except WireError as error:
                 self._break(error)
                 return

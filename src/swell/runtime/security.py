@@ -1,11 +1,11 @@
 """The cluster's own certificate authority, and TLS contexts that trust nothing else.
 
 A cluster has a random 128-bit id, written in the authority's subject (O) and in `cluster.json`.
-A node's identity is the URI `swell://CLUSTER/node/NAME` in its certificate's subject alternative
-names, and nothing else: no host name is checked, since nodes move and identities do not. TLS 1.3
-only, certificates required on both sides, ECDSA P-256.
+A holder's identity is the URI `swell://CLUSTER/ROLE/NAME` in its certificate's subject alternative
+names, and nothing else: no host name is checked, since nodes move and identities do not. The role
+is node, admin or client. TLS 1.3 only, certificates required on both sides, ECDSA P-256.
 
-Files of the authority: `ca.pem`, `ca.key`, `cluster.json`. Files of a node: `ca.pem`, `node.pem`,
+Files of the authority: `ca.pem`, `ca.key`, `cluster.json`. Files of a holder: `ca.pem`, `node.pem`,
 `node.key`. Keys are readable by their owner only; nothing is ever overwritten.
 """
 
@@ -26,11 +26,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from swell.errors import ConfigurationError, WireError
 from swell.ids import check_name
+from swell.world import Role
 
 AUTHORITY_DAYS = 3650
 NODE_DAYS = 825
 
-_IDENTITY = re.compile(r"swell://([0-9a-f]{32})/node/([a-z0-9._-]{1,63})\Z")
+_IDENTITY = re.compile(r"swell://([0-9a-f]{32})/(node|admin|client)/([a-z0-9._-]{1,63})\Z")
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -93,7 +94,7 @@ def load_cluster(directory: Path) -> Cluster:
         raise ConfigurationError(f"cannot read {directory / 'cluster.json'}: {error}") from None
 
 
-def issue(directory: Path, node: str, out: Path) -> x509.Certificate:
+def issue(directory: Path, node: str, out: Path, role: Role = Role.NODE) -> x509.Certificate:
     """Make a key and a certificate for `node`, signed by the authority in `directory`."""
     check_name(node, "node name")
     cluster = load_cluster(directory)
@@ -110,7 +111,7 @@ def issue(directory: Path, node: str, out: Path) -> x509.Certificate:
             x509.NameAttribute(NameOID.COMMON_NAME, node),
         ]
     )
-    identity = x509.UniformResourceIdentifier(f"swell://{cluster.id}/node/{node}")
+    identity = x509.UniformResourceIdentifier(f"swell://{cluster.id}/{role}/{node}")
     both_sides = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     certificate = (
@@ -141,7 +142,7 @@ class TlsMaterial:
         self.directory = directory
         authority = _load_certificate(directory / "ca.pem")
         own = _load_certificate(directory / "node.pem")
-        self.cluster, self.node = _identity_of(own, directory / "node.pem")
+        self.cluster, self.role, self.node = _identity_of(own, directory / "node.pem")
         self.expires = own.not_valid_after_utc
         subject_ids = authority.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
         if [item.value for item in subject_ids] != [self.cluster]:
@@ -150,7 +151,7 @@ class TlsMaterial:
             )
         if self.expires <= _now():
             raise ConfigurationError(
-                f"the certificate of node {self.node} has expired: issue a new one "
+                f"the certificate of {self.role} {self.node} has expired: issue a new one "
                 "with `swell cluster issue`"
             )
         key = directory / "node.key"
@@ -162,8 +163,15 @@ class TlsMaterial:
     def check_name(self, node: str) -> None:
         if node != self.node:
             raise ConfigurationError(
-                f"the certificate in {self.directory} is for node {self.node!r}, not for "
+                f"the certificate in {self.directory} is for {self.role} {self.node!r}, not for "
                 f"{node!r}: issue one for this node with `swell cluster issue {node}`"
+            )
+
+    def check_role(self, role: Role) -> None:
+        if role is not self.role:
+            raise ConfigurationError(
+                f"the certificate in {self.directory} has the role {self.role}, a {role} needs "
+                "one of its own: make it with `swell cluster issue`"
             )
 
     def server_context(self) -> ssl.SSLContext:
@@ -174,13 +182,13 @@ class TlsMaterial:
     def client_context(self) -> ssl.SSLContext:
         return self._finish(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
-    def peer_name(self, certificate: dict[str, Any] | None) -> str:
-        """The node name in a peer's verified certificate; `WireError` if it has none."""
+    def identify(self, certificate: dict[str, Any] | None) -> tuple[Role, str]:
+        """Role and name in a peer's verified certificate; `WireError` if it has none."""
         for kind, value in (certificate or {}).get("subjectAltName", ()):
             match = _IDENTITY.match(value) if kind == "URI" else None
             if match is not None and match[1] == self.cluster:
-                return match[2]
-        raise WireError("wrong-identity", "the certificate names no node of this cluster")
+                return Role(match[2]), match[3]
+        raise WireError("wrong-identity", "the certificate names nobody of this cluster")
 
     def _finish(self, context: ssl.SSLContext) -> ssl.SSLContext:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -194,7 +202,7 @@ class TlsMaterial:
         return context
 
 
-def _identity_of(certificate: x509.Certificate, file: Path) -> tuple[str, str]:
+def _identity_of(certificate: x509.Certificate, file: Path) -> tuple[str, Role, str]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -202,7 +210,7 @@ def _identity_of(certificate: x509.Certificate, file: Path) -> tuple[str, str]:
     for uri in names.get_values_for_type(x509.UniformResourceIdentifier):
         match = _IDENTITY.match(uri)
         if match is not None:
-            return match[1], match[2]
+            return match[1], Role(match[2]), match[3]
     raise ConfigurationError(f"{file} is not a certificate made by `swell cluster issue`")
 
 

@@ -38,11 +38,12 @@ from swell.runtime.identity import LOCAL_CLUSTER, DataDirectory
 from swell.runtime.link import RuntimeLink
 from swell.runtime.listener import Listener
 from swell.runtime.logs import events_logged, log_event, logger_of
+from swell.runtime.resources import machine_resources
 from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import is_loopback
 from swell.runtime.timers import RuntimeTimer
 from swell.wire.limits import FIRST_FRAME_S_MAX, HANDSHAKE_S_MAX
-from swell.world import WRONG_AUTHORITY, Address, Disk, Node
+from swell.world import WRONG_AUTHORITY, Address, Disk, Node, Resources
 
 OFFLOADS_MAX = 1024
 STOPPED = "stopped"
@@ -243,6 +244,9 @@ class RuntimeWorld:
             self.loop.call_soon_threadsafe(finish, result)
 
         self._offload_thread.submit(work)
+
+    def resources(self) -> Resources:
+        return machine_resources()
 
     def emit(self, event: Event) -> None:
         if self._sink is not None:

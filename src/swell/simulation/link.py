@@ -13,7 +13,7 @@ from swell.errors import WireError
 from swell.simulation.outgoing import BROKEN, CLOSED, OPENING, UP, Outgoing
 from swell.simulation.trace import Kind
 from swell.simulation.world import HELD
-from swell.world import Address
+from swell.world import Address, Role
 
 if TYPE_CHECKING:
     from swell.simulation.network import Network
@@ -25,12 +25,13 @@ _FRAME = int(Kind.FRAME)
 class SimLink(Outgoing):
     """The end of a connection that belongs to `world`; `other` is the opposite end."""
 
-    __slots__ = ("dialed", "identity", "opened_s", "peer", "ready_s", "session")
+    __slots__ = ("dialed", "identity", "opened_s", "peer", "ready_s", "role", "session")
 
     def __init__(self, network: Network, world: SimWorld, address: Address, dialed: bool) -> None:
         super().__init__(network, world, address)
         self.dialed = dialed
         self.peer = ""
+        self.role = Role.UNKNOWN
         self.identity = ""
         """Whom the dialler insists on; empty for anybody."""
         self.session: Any = None
@@ -115,6 +116,7 @@ class SimLink(Outgoing):
     def join(self, other: SimLink) -> None:
         self.other = other
         self.peer = other.world.process.identity
+        self.role = other.world.process.role
         self._deliver = other.arrive
 
     def establish(self, _: None) -> None:

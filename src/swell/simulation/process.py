@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from swell.simulation.clock import Clock
 from swell.simulation.trace import Kind
 from swell.simulation.world import HELD, SimWorld
-from swell.world import Node, World
+from swell.world import Node, Resources, Role, World
 
 if TYPE_CHECKING:
     from swell.simulation.disk import SimDisk
@@ -60,6 +60,10 @@ class Process:
         self.destroyed = False
         self.ended = ""
         """Why it is not running: `killed`, `power`, `stopped`, or the reason of its halt."""
+        self.resources = Resources(1.0, 1.0, 1.0)
+        """What the machine has free; for workloads to set."""
+        self.role = Role.NODE
+        """What its certificate says that it is; for tests to set."""
         self._delay_s = 0.0
         self._copy: tuple[int, dict[str, bytes]] | None = None
 

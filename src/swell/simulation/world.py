@@ -18,7 +18,7 @@ import msgspec
 
 from swell.events import Event
 from swell.simulation.trace import Kind
-from swell.world import Address, Disk, Link, Node
+from swell.world import Address, Disk, Link, Node, Resources
 
 if TYPE_CHECKING:
     from swell.simulation.link import SimLink
@@ -164,6 +164,9 @@ class SimWorld:
 
         simulation = self.simulation
         simulation.push(simulation.time_s + self.rng.random() * OFFLOAD_S_MAX, run, None)
+
+    def resources(self) -> Resources:
+        return self.process.resources
 
     def emit(self, event: Event) -> None:
         simulation = self.simulation

@@ -12,7 +12,7 @@ per client and per node, answers that wait for a slow client by bytes.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from swell.overlay.messages import LinkKind
 from swell.overlay.overlay import Overlay
 from swell.overlay.requests import Answer
 from swell.overlay.routed import Routed
-from swell.overlay.sessions import Session, Sessions
+from swell.overlay.sessions import Access, Session, Sessions
 from swell.store.messages import Execute, Executed, Read, Status, Table, TableRequest
 from swell.store.once import opened_s
 from swell.wire import codec
@@ -48,6 +48,9 @@ SESSION_AHEAD_S_MAX = 86_400
 """A session that was opened further in the future could outlive every horizon."""
 
 Done = Callable[[Executed], None]
+
+Check = Callable[[Access, bytes], str]
+"""Why a session may not have this body executed, as a service's operations say; empty: it may."""
 
 _DATA = Plane.DATA
 
@@ -119,8 +122,10 @@ class _Backlog:
 class Gateway:
     """Serves one node's clients, the programs inside it, and the gateways of other nodes."""
 
-    def __init__(self, host: Host, store: Store) -> None:
+    def __init__(self, host: Host, store: Store, checks: Mapping[int, Check]) -> None:
+        """`checks` by service: one without is closed to sessions without full access."""
         self._host = host
+        self._checks = checks
         self._world = host.world
         self._store = store
         self._open: dict[_Call, None] = {}
@@ -256,8 +261,24 @@ class Gateway:
             body = b"too many requests of this client are open"
             self._send(session, self._executed(execute, Status.BUSY, body))
             return
+        access = session.access
+        if access is None or not access.everything:
+            sentence = self._judge(access, execute)
+            if sentence:
+                self._host.counters["access-refused"] += 1
+                self._send(session, Executed(execute.number, Status.REFUSED, sentence.encode()))
+                return
         self._loads[session] = load + 1
         self.execute(execute, partial(self._reply, session))
+
+    def _judge(self, access: Access | None, execute: Execute) -> str:
+        """Only here, at the first node: others trust whoever passes a request on."""
+        check = self._checks.get(execute.service)
+        if access is None or check is None:
+            return (
+                f"service {execute.service} takes full access: use an administrator's certificate"
+            )
+        return check(access, execute.body)
 
     def _reply(self, session: Session, executed: Executed) -> None:
         load = self._loads[session] - 1

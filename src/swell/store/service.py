@@ -173,6 +173,11 @@ class Store:
             return None
         return replica.state.machine(service)
 
+    def epoch(self, slot: int) -> int:
+        """The epoch in which this node serves a slot; 0 if it does not."""
+        replica = self.replicas.get(slot)
+        return replica.primary.record.epoch if replica is not None and replica.primary else 0
+
     def members(self, slot: int) -> list[Contact]:
         """Who keeps a slot, the primary first, as far as is known here."""
         record = self.table.record(slot)

@@ -19,6 +19,7 @@ from swell.simulation.checkers.history import UNKNOWN, Output, Recorder, Value
 from swell.simulation.fleet import CLUSTER
 from swell.simulation.process import Process
 from swell.simulation.simulation import Simulation
+from swell.store.request import Request
 from swell.world import Address, World
 
 DEADLINE_S = 4.0
@@ -187,7 +188,7 @@ class StoreClient:
                 self._seen.pop(key, None)
 
 
-def request_of(key: str, input: Input) -> dht.Request:
+def request_of(key: str, input: Input) -> Request:
     """An operation of the DHT, as the checker's model writes it."""
     name, *arguments = input
     values = [str(value).encode() for value in arguments]

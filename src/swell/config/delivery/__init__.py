@@ -1,0 +1,1 @@
+"""Delivery of configurations, at the primary (docs/protocols/delivery.md)."""

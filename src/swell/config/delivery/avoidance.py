@@ -1,0 +1,117 @@
+"""Relays that failed or lied are not picked for a while, and are reported (RIP-11, RIP-13).
+
+A relay has a strike when somebody behind it got a burst by another way. Who could be reached by
+no sibling at all is served directly for a while, and so is who complains: neither can bring relay
+after relay into disrepute.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swell.config.messages import Complaint
+from swell.events import RelayAvoided
+
+if TYPE_CHECKING:
+    from swell.config.delivery.delivery import Delivery
+    from swell.config.delivery.feeds import Leg
+    from swell.config.delivery.subscribers import Container, Member
+    from swell.overlay.sessions import Session
+
+STRIKES_MAX = 2
+"""In a row."""
+
+
+class Avoidance:
+    """Who is avoided."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._marked: dict[Container, float] = {}
+        """Who is avoided or served directly, and until when."""
+
+    def __len__(self) -> int:
+        return len(self._marked)
+
+    def avoid(self, relay: Container, application: str, reason: str) -> None:
+        """Do not pick it for a while, and say so."""
+        d = self._delivery
+        now = d.world.now()
+        if relay.avoided_until <= now:
+            d.counters["config-relay-avoided"] += 1
+            d.world.emit(RelayAvoided(application, relay.name, reason))
+        relay.avoided_until = now + d.settings.avoid_s
+        relay.strikes = 0
+        self._mark(relay, relay.avoided_until)
+
+    def spare(self, container: Container) -> None:
+        """Serve it directly for a while."""
+        container.direct_until = self._delivery.world.now() + self._delivery.settings.avoid_s
+        self._mark(container, container.direct_until)
+
+    def _mark(self, container: Container, until: float) -> None:
+        self._marked.pop(container, None)
+        self._marked[container] = until
+        self._spoil(container)
+        self._delivery.watch_marks()
+
+    def _spoil(self, container: Container) -> None:
+        for member in container.members:
+            group = member.feed.group(member)
+            if group is not None:
+                group.spoil()
+
+    def expire(self, now: float) -> None:
+        """Those whose time is over may be picked again."""
+        for container in [c for c, until in self._marked.items() if until <= now]:
+            del self._marked[container]
+            self._spoil(container)
+
+    def forget(self, container: Container) -> None:
+        self._marked.pop(container, None)
+
+    def on_outdone(self, blame: Leg, by: Leg, member: Member) -> None:
+        """Somebody got by one leg what another should have brought."""
+        branch = blame.branch
+        behind = len(branch.members) - 1
+        missed = (
+            behind
+            if blame.undelivered is None
+            else sum(1 for one in blame.undelivered if one is not branch.relay)
+        )
+        if by.branch.digest or (behind > 1 and missed == behind):
+            self._strike(blame)
+        else:
+            self.spare(member.container)
+
+    def _strike(self, leg: Leg) -> None:
+        """One per burst, however many it failed."""
+        if leg.struck:
+            return
+        leg.struck = True
+        relay = leg.container
+        relay.strikes += 1
+        self._delivery.counters["config-relay-strike"] += 1
+        if relay.strikes >= STRIKES_MAX:
+            self.avoid(relay, leg.branch.relay.feed.application, "did not deliver")
+
+    def on_complaint(self, session: Session, complaint: Complaint) -> None:
+        """Only about a relay that serves the one who complains."""
+        d = self._delivery
+        container = d.subscribers.of(session)
+        if container is None:
+            return
+        relay = d.subscribers.find(container.owner, complaint.relay)
+        known = relay is not None and _has_listed(relay, container.name)
+        if relay is None or not known or container.direct_until > d.world.now():
+            d.counters["config-complaint-ignored"] += 1
+            return
+        d.counters["config-complaint"] += 1
+        self.avoid(relay, complaint.application, complaint.reason)
+        self.spare(container)
+
+
+def _has_listed(relay: Container, name: str) -> bool:
+    """Whether it was told to relay to this container."""
+    lists = relay.lists.values() if relay.lists is not None else ()
+    return any(entry.container == name for what in lists for entry in what.entries)

@@ -1,0 +1,237 @@
+"""Feeds: an application and an interest, who follows them, and what is on its way to whom.
+
+Invariant: whoever is in step was sent everything up to `sent`. Steps between `sent` and `scanned`
+have nothing of interest: no burst was made of them, and the next one covers them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from swell.config.delivery.groups import Branch, Group
+from swell.config.delivery.interest import Interest, matcher
+from swell.config.delivery.trees import shares
+from swell.config.messages import Level
+
+if TYPE_CHECKING:
+    from swell.config.delivery.subscribers import Container, Member
+    from swell.settings import ConfigSettings
+
+SEALED_MAX = 8
+"""Bursts for strays that are kept, by where they begin."""
+
+_APPLIED = int(Level.APPLIED)
+
+
+class Sealed(NamedTuple):
+    """A burst as bytes."""
+
+    id: bytes
+    data: bytes
+    after: int
+    upto: int
+    frame: bytes
+    """For whoever has nobody behind."""
+    cut: bool
+    """It is full: more of the same would not fit."""
+
+
+class Burst:
+    """A burst on its way to branches of a feed. `waiting`: legs without any receipt; `unapplied`:
+    those that are not applied by all yet."""
+
+    __slots__ = (
+        "feed", "half_at", "legs", "open", "reported", "sealed", "sent_at", "unapplied", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, feed: Feed, sealed: Sealed, sent_at: float, counts: bool) -> None:
+        self.feed = feed
+        self.sealed = sealed
+        self.sent_at = sent_at
+        self.legs: list[Leg] = []
+        self.waiting = 0
+        self.unapplied = 0
+        self.open = counts
+        """It counts among the feed's open bursts."""
+        self.reported = False
+        """Some receipt has named somebody missing."""
+        self.half_at = 0.0
+        """When half of its legs had given receipts."""
+
+    def add(self, branch: Branch, retry: bool = False) -> Leg:
+        """It is on its way to a branch."""
+        leg = Leg(branch, self.sealed, self, self.sent_at, retry)
+        leg.start()
+        self.legs.append(leg)
+        self.waiting += 1
+        self.unapplied += 1
+        return leg
+
+
+class Leg:
+    """A burst on its way to one link: a branch's, or one container's own."""
+
+    __slots__ = (
+        "applied", "branch", "burst", "delivered", "reported_at", "retry", "sealed", "sent_at",
+        "struck", "unapplied", "undelivered",
+    )  # fmt: skip
+
+    def __init__(
+        self, branch: Branch, sealed: Sealed, burst: Burst | None, sent_at: float, retry: bool
+    ) -> None:
+        self.branch = branch
+        self.sealed = sealed
+        self.burst = burst
+        """None: for a stray alone."""
+        self.sent_at = sent_at
+        self.retry = retry
+        self.delivered = False
+        self.applied = False
+        self.undelivered: dict[Member, None] | None = None
+        self.unapplied: dict[Member, None] | None = None
+        """Who is still missing at each level; None: all."""
+        self.reported_at = 0.0
+        """When a receipt has named somebody missing; 0: nobody is."""
+        self.struck = False
+        """The relay has had its strike for it."""
+
+    @property
+    def container(self) -> Container:
+        return self.branch.relay.container
+
+    def start(self) -> None:
+        legs = self.container.legs
+        for digest in self.branch.places:
+            legs[self.sealed.id + digest] = self
+
+    def end(self) -> None:
+        """No receipt is expected any more."""
+        legs = self.container.legs
+        for digest in self.branch.places:
+            key = self.sealed.id + digest
+            if legs.get(key) is self:
+                del legs[key]
+
+    def missing(self, level: int) -> dict[Member, None]:
+        """Who has not reached a level by this leg, to be changed."""
+        if level == _APPLIED:
+            if self.unapplied is None:
+                self.unapplied = dict.fromkeys(self.branch.members)
+            return self.unapplied
+        if self.undelivered is None:
+            self.undelivered = dict.fromkeys(self.branch.members)
+        return self.undelivered
+
+
+class Feed:
+    """One application, one interest."""
+
+    __slots__ = (
+        "application", "away", "bursts", "digest", "groups", "interest", "matches", "members",
+        "open", "relaying", "scanned", "sealed", "sent", "slot", "stale_list", "strays",
+        "wants_all",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        application: str,
+        interest: Interest,
+        digest: bytes,
+        slot: int,
+        step: int,
+        stale_list: bool = False,
+    ) -> None:
+        self.application = application
+        self.interest = interest
+        self.digest = digest
+        self.matches = matcher(interest)
+        self.wants_all = not interest
+        self.slot = slot
+        self.stale_list = stale_list
+        """A planted bug, see `Group`."""
+        self.sent = self.scanned = step
+        self.members: dict[Container, Member] = {}
+        self.away: dict[Member, None] = {}
+        """Who is offline."""
+        self.strays: dict[Member, None] = {}
+        """Who is not in step, or has something on the way to it alone."""
+        self.groups: dict[tuple[str, str], Group] = {}
+        self.bursts: deque[Burst] = deque()
+        self.open = 0
+        self.relaying = True
+        self.sealed: OrderedDict[int, Sealed] = OrderedDict()
+
+    def present(self, step: int) -> int:
+        """The step that its containers should have when the application is at `step`."""
+        return self.sent if self.scanned >= step else step
+
+    def covers(self, reached: int, step: int) -> bool:
+        """Whether who has reached one step lacks nothing of interest up to another."""
+        return reached >= step or (reached >= self.sent and self.scanned >= step)
+
+    # In step.
+
+    def join(self, member: Member) -> None:
+        container = member.container
+        key = (container.owner, container.site)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(self.stale_list)
+        group.join(member)
+
+    def leave(self, member: Member) -> None:
+        """Out of step, if it was in."""
+        if member.branch is None:
+            return
+        key = (member.container.owner, member.container.site)
+        group = self.groups[key]
+        group.leave(member)
+        if not group.members:
+            del self.groups[key]
+
+    def group(self, member: Member) -> Group | None:
+        return self.groups.get((member.container.owner, member.container.site))
+
+    def branches(self, settings: ConfigSettings, now: float) -> list[Branch]:
+        """How to reach everybody in step; made anew where something has changed."""
+        groups = self.groups.values()
+        if any(group.is_due(now, settings.score_s) for group in groups):
+            sizes = [len(group.members) for group in groups]
+            parts = shares(sizes, settings.relay_fanout, settings.server_fanout)
+            for group, share in zip(groups, parts, strict=True):
+                if share != group.share or group.is_due(now, settings.score_s):
+                    group.share = share
+                    group.build(settings, self.relaying, now)
+        return [branch for group in groups for branch in group.branches()]
+
+    def spoil(self) -> None:
+        for group in self.groups.values():
+            group.spoil()
+
+    # Bursts.
+
+    def keep_sealed(self, sealed: Sealed) -> None:
+        self.sealed[sealed.after] = sealed
+        if len(self.sealed) > SEALED_MAX:
+            self.sealed.popitem(last=False)
+
+    def is_busy(self) -> bool:
+        """Something is on its way whose receipt may be late."""
+        if any(burst.waiting or burst.reported for burst in self.bursts):
+            return True
+        return any((m.leg or m.blocked_at) and not m.failed for m in self.strays)
+
+    def end(self) -> None:
+        """Nothing of it is followed any more."""
+        for burst in self.bursts:
+            for leg in burst.legs:
+                leg.end()
+        self.bursts.clear()
+        self.sealed.clear()
+
+    def sweep_bursts(self) -> None:
+        """Forget the bursts that everybody has applied."""
+        bursts = self.bursts
+        while bursts and not bursts[0].unapplied:
+            bursts.popleft()

@@ -1,0 +1,226 @@
+"""Groups of containers in step, and the branches that serve them (RIP-7, RIP-9).
+
+A group shares the owner and the site: only within it containers relay for each other (RIP-12). Its
+branches are made anew when somebody leaves or is avoided; at leisure when somebody has come or
+the ranks have changed. Until then a newcomer has a branch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from swell.config.delivery.ranks import UNKNOWN, median_of
+from swell.config.delivery.trees import Bough, Candidate, grow
+from swell.config.messages import DestinationList, Entry, Level, Lists
+from swell.wire import codec
+
+if TYPE_CHECKING:
+    from swell.config.delivery.subscribers import Member
+    from swell.settings import ConfigSettings
+
+JOIN_S = 0.1
+"""Newcomers wait that long for their places in a tree that is in use."""
+
+STALE_SCORES = 4
+"""A score is forgotten after so many periods."""
+
+_APPLIED = int(Level.APPLIED)
+
+Place = tuple["Member", ...]
+"""Those whom one place of a list stands for: a container, or a relay and all behind it."""
+
+
+class Branch:
+    """A relay with all behind it, or one container that is served directly.
+
+    `delivered`, `applied`: the steps that all of them have reached, as complete receipts said."""
+
+    __slots__ = (
+        "_floors", "_frame", "applied", "delivered", "digest", "lists", "members", "places",
+        "relay", "secrets", "since", "thinned",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        lists: tuple[tuple[bytes, DestinationList], ...] = (),
+        places: dict[bytes, tuple[Place, ...]] | None = None,
+    ) -> None:
+        self.members = tuple(members)
+        self.relay = self.members[0]
+        self.digest = lists[0][0] if lists else b""
+        self.lists = lists
+        """Its own list first, then those of relays below."""
+        self.places = places if places is not None else {b"": (self.members,)}
+        """Of every list by its digest: place 0 is the relay's own."""
+        self.secrets = tuple(member.container.secret for member in self.members)
+        self.delivered = 0
+        self.applied = 0
+        self.since = 0.0
+        self.thinned = False
+        """Somebody has left it."""
+        self._floors = self._lowest(1), self._lowest(2)
+        self._frame = b""
+
+    def _lowest(self, level: int) -> int:
+        if level == _APPLIED:
+            return min(member.applied for member in self.members)
+        return min(member.delivered for member in self.members)
+
+    def progress(self, level: int) -> int:
+        """What complete receipts have said of all its members."""
+        return self.applied if level == _APPLIED else self.delivered
+
+    def low(self, level: int) -> int:
+        """A step that all who are in it have reached for certain."""
+        return max(self._floors[level - 1], self.progress(level))
+
+    def credit(self, level: int, upto: int, now: float) -> None:
+        """All of them have said that a level is reached."""
+        if upto > self.delivered:
+            self.delivered, self.since = upto, now
+        if level == _APPLIED and upto > self.applied:
+            self.applied, self.since = upto, now
+        if self.thinned:
+            by = self.relay.name
+            for member in self.members:
+                if member.branch is not self:
+                    member.credit(level, upto, now, by if member is not self.relay else "")
+
+    def lists_frame(self) -> bytes:
+        """The frame that brings its lists to the relay."""
+        if not self._frame:
+            self._frame = codec.encode(Lists(tuple(what for _, what in self.lists)))
+        return self._frame
+
+    def has_old_secrets(self) -> bool:
+        """Somebody has come back by another link since."""
+        pairs = zip(self.members, self.secrets, strict=True)
+        return any(member.container.secret is not secret for member, secret in pairs)
+
+
+def alone(member: Member) -> Branch:
+    return Branch((member,))
+
+
+def behind(relay: Member, leaves: Sequence[Member], boughs: Sequence[Branch] = ()) -> Branch:
+    """The branch of a relay with a list; those with the longest way come first in it."""
+    entries = [_entry(branch.relay, branch.digest) for branch in boughs]
+    entries += [_entry(leaf) for leaf in leaves]
+    if not entries:
+        return alone(relay)
+    what = DestinationList(tuple(entries))
+    digest = what.digest()
+    members = [relay]
+    places: dict[bytes, tuple[Place, ...]] = {}
+    lists = [(digest, what)]
+    row: list[Place] = [(relay,)]
+    for branch in boughs:
+        members += branch.members
+        row.append(branch.members)
+        if branch.digest:
+            lists += branch.lists
+            places |= branch.places
+    members += leaves
+    row += ((leaf,) for leaf in leaves)
+    places[digest] = tuple(row)
+    return Branch(members, tuple(lists), places)
+
+
+def _entry(member: Member, below: bytes = b"") -> Entry:
+    container = member.container
+    return Entry(container.name, container.host, container.port, below)
+
+
+class Group:
+    """The containers in step of one feed that share owner and site. `stale_list` plants a bug: a
+    tree that is in use is not made anew."""
+
+    __slots__ = (
+        "_extras", "_stale", "_stale_list", "_trees", "built_at", "members", "rescored", "share",
+    )  # fmt: skip
+
+    def __init__(self, stale_list: bool = False) -> None:
+        self.members: dict[Member, None] = {}
+        self.share = 0
+        self.rescored = False
+        self.built_at = 0.0
+        self._trees: list[Branch] = []
+        self._extras: dict[Member, Branch] = {}
+        self._stale = False
+        self._stale_list = stale_list
+
+    def branches(self) -> list[Branch]:
+        return [*self._trees, *self._extras.values()]
+
+    def join(self, member: Member) -> None:
+        assert member.branch is None
+        self.members[member] = None
+        if self._stale_list and self._trees:
+            member.branch = self._trees[0]
+        else:
+            member.branch = self._extras[member] = alone(member)
+
+    def leave(self, member: Member) -> None:
+        del self.members[member]
+        if self._extras.pop(member, None) is None:
+            self._stale = True
+            if member.branch is not None:
+                member.branch.thinned = True
+        member.settle()
+
+    def spoil(self) -> None:
+        """Who may relay, or be reached, has changed."""
+        self._stale = True
+
+    def is_due(self, now: float, score_s: float) -> bool:
+        """Whether the tree has to be made anew before it is used."""
+        if self._stale:
+            return not (self._stale_list and self._trees)
+        age_s = now - self.built_at
+        return (bool(self._extras) and (age_s >= JOIN_S or not self._trees)) or (
+            self.rescored and age_s >= score_s
+        )
+
+    def build(self, settings: ConfigSettings, relaying: bool, now: float) -> None:
+        """Make the branches anew, with `share` relays at the first level."""
+        members = sorted(self.members, key=lambda member: member.container.name)
+        for member in members:
+            member.settle()
+        tree = grow(
+            _candidates(members, settings, relaying, now), settings.relay_fanout, self.share
+        )
+        self._trees = [_branch(bough, members) for bough in tree.boughs]
+        self._trees += (alone(members[place]) for place in tree.direct)
+        for branch in self._trees:
+            for member in branch.members:
+                member.branch = branch
+        self._extras.clear()
+        self._stale = self.rescored = False
+        self.built_at = now
+
+
+def _branch(bough: Bough, members: Sequence[Member]) -> Branch:
+    boughs = [_branch(below, members) for below in bough.boughs]
+    return behind(members[bough.relay], [members[leaf] for leaf in bough.leaves], boughs)
+
+
+def _candidates(
+    members: Sequence[Member], settings: ConfigSettings, relaying: bool, now: float
+) -> list[Candidate]:
+    horizon = now - STALE_SCORES * settings.score_s
+    ranks = [
+        member.container.rank if member.container.scored_at >= horizon else UNKNOWN
+        for member in members
+    ]
+    median = median_of(ranks)
+    found = []
+    for member, rank in zip(members, ranks, strict=True):
+        container = member.container
+        reachable = relaying and bool(container.host) and container.direct_until <= now
+        relays = reachable and container.willing and container.avoided_until <= now
+        if not settings.adaptive:
+            rank = 0
+        found.append(Candidate(median if rank == UNKNOWN else rank, relays, reachable))
+    return found

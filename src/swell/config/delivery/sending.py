@@ -1,0 +1,183 @@
+"""Sending: one burst to all in step, and to each stray what it lacks.
+
+A burst is sealed once, whatever the number of branches, and a frame is made once per list. For
+those in step the next burst leaves when fewer than `bursts_open` are without receipts; a few late
+branches do not count (`PATIENCE`), so that one slow container costs its own place in step only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swell.config.application import Application
+from swell.config.bursts import StepChanges, burst_id, seal
+from swell.config.delivery.feeds import Burst, Feed, Leg, Sealed
+from swell.config.delivery.groups import Branch, alone
+from swell.config.messages import deliver
+from swell.world import Plane
+
+if TYPE_CHECKING:
+    from swell.config.delivery.delivery import Delivery
+    from swell.config.delivery.subscribers import Member
+
+PATIENCE = 2.0
+PATIENCE_S_MIN = 0.05
+"""When half of the branches have given receipts, the others have so many times as long, and at
+least this, before the next burst goes ahead of them."""
+
+_DATA = Plane.DATA
+
+
+class Sending:
+    """The way out."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    # Those in step.
+
+    def pump(self, feed: Feed) -> None:
+        """Send those in step what they have not got."""
+        application = self._delivery.feeds.application(feed)
+        if application is None or feed.scanned >= application.step:
+            return
+        settings = self._delivery.settings
+        relaying = settings.relaying and application.options.relaying
+        if relaying != feed.relaying:
+            feed.relaying = relaying
+            feed.spoil()
+        if not feed.groups:
+            feed.sent = feed.scanned = application.step
+            return
+        while feed.open < settings.bursts_open and feed.scanned < application.step:
+            upto, steps = application.since(
+                feed.scanned, feed.matches, settings.burst_bytes_max, settings.incremental
+            )
+            if upto <= feed.scanned:
+                return
+            if steps:
+                self._ship(feed, self._seal(feed, feed.sent, upto, steps))
+                feed.sent = upto
+            feed.scanned = upto
+
+    def _seal(
+        self, feed: Feed, after: int, upto: int, steps: tuple[StepChanges, ...], cut: bool = False
+    ) -> Sealed:
+        d = self._delivery
+        epoch = d.slots.epoch(feed.slot)
+        data = seal(d.key, d.cluster, feed.application, feed.digest, epoch, after, upto, steps)
+        d.counters["config-sealed"] += 1
+        return Sealed(burst_id(data), data, after, upto, deliver(b"", data), cut)
+
+    def _ship(self, feed: Feed, sealed: Sealed) -> None:
+        """One burst to every branch."""
+        d = self._delivery
+        now = d.world.now()
+        burst = Burst(feed, sealed, now, counts=True)
+        refused: list[Branch] = []
+        for branch in feed.branches(d.settings, now):
+            if self._send(branch, sealed):
+                burst.add(branch)
+            else:
+                refused.append(branch)
+        feed.open += 1
+        self._track(feed, burst)
+        for branch in refused:
+            d.counters["config-link-full"] += 1
+            d.retries.on_refused(burst.add(branch))
+        d.watch(feed)
+
+    def _track(self, feed: Feed, burst: Burst) -> None:
+        """Bursts whose receipts are expected; a container holds as many that came early."""
+        feed.bursts.append(burst)
+        if len(feed.bursts) > self._delivery.settings.hold_bursts:
+            self._delivery.retries.give_up(feed.bursts.popleft())
+
+    def _send(self, branch: Branch, sealed: Sealed) -> bool:
+        """Lists first, where they are not known, then the burst."""
+        container, digest = branch.relay.container, branch.digest
+        session = container.session
+        if session is None:
+            return False
+        link = session.link
+        if not digest:
+            return link.send(sealed.frame, _DATA)
+        if not (container.knows(digest) and self._delivery.settings.list_digests):
+            if not link.send(branch.lists_frame(), _DATA):
+                return False
+            for below, what in branch.lists:
+                container.learn(below, what)
+        return link.send(deliver(digest, sealed.data), _DATA)
+
+    def pass_over(self, feed: Feed, now: float) -> None:
+        """Let the next burst go ahead of branches that are later than most."""
+        for burst in feed.bursts:
+            if burst.open and burst.half_at:
+                patience_s = PATIENCE * (burst.half_at - burst.sent_at) + PATIENCE_S_MIN
+                if now - burst.sent_at >= patience_s:
+                    self.close(burst)
+
+    def close(self, burst: Burst) -> None:
+        """It is not waited for any more."""
+        if burst.open:
+            burst.open = False
+            burst.feed.open -= 1
+            self._delivery.soon(burst.feed)
+
+    def again(self, feed: Feed, sealed: Sealed, branch: Branch) -> Leg | None:
+        """A burst that some did not get, by another relay."""
+        if not self._send(branch, sealed):
+            return None
+        burst = Burst(feed, sealed, self._delivery.world.now(), counts=False)
+        leg = burst.add(branch, retry=True)
+        self._track(feed, burst)
+        return leg
+
+    # Strays.
+
+    def serve(self, member: Member) -> None:
+        """Send a stray what it lacks, on its own link; it joins when it has it, or at once if it
+        has just spoken."""
+        feed, session = member.feed, member.container.session
+        if session is None or member.leg is not None or member.blocked_at or member.failed:
+            return
+        if member.branch is not None or member.delivered >= feed.sent:
+            self.join(member)
+            return
+        application = self._delivery.feeds.application(feed)
+        if application is None:
+            return
+        sealed = self._sealed(feed, member.delivered, application)
+        now = self._delivery.world.now()
+        if not session.link.send(sealed.frame, _DATA):
+            self._delivery.counters["config-link-full"] += 1
+            member.blocked_at = now
+        else:
+            leg = member.leg = Leg(alone(member), sealed, None, now, retry=True)
+            leg.start()
+            if member.proven and sealed.upto >= feed.sent:
+                feed.join(member)
+        self._delivery.watch(feed)
+
+    def join(self, member: Member) -> None:
+        """Everything up to `sent` went out to it."""
+        feed = member.feed
+        if member.branch is None:
+            feed.join(member)
+        if member.leg is None:
+            feed.strays.pop(member, None)
+            if not feed.strays:
+                feed.sealed.clear()
+
+    def _sealed(self, feed: Feed, after: int, application: Application) -> Sealed:
+        """What leads from a step to those in step, or as much of it as fits into one burst."""
+        sealed = feed.sealed.get(after)
+        if sealed is None or (sealed.upto < feed.sent and not sealed.cut):
+            settings = self._delivery.settings
+            upto, steps = application.since(
+                after, feed.matches, settings.burst_bytes_max, settings.incremental
+            )
+            assert upto > after, "who is behind has something to get"
+            sealed = self._seal(feed, after, upto, steps, upto < application.step)
+            feed.keep_sealed(sealed)
+        return sealed

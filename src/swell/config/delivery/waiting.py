@@ -1,0 +1,183 @@
+"""Waiting for a step: who publishes learns by name who has it (RIP-11, RIP-14).
+
+An answer is given when every interested container has reached the level, has rejected the step,
+has failed or is offline, or when the caller's time is nearly over. Whoever comes or comes back
+meanwhile counts. A primary that has just begun waits for the containers of its predecessor to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from swell.config.delivery.retries import SILENT
+from swell.config.messages import Level
+from swell.config.reports import Await, Awaited, Named, Tally, encode_answer
+from swell.store.messages import Status
+
+if TYPE_CHECKING:
+    from swell.config.delivery.delivery import Delivery
+    from swell.config.delivery.feeds import Feed
+    from swell.config.delivery.subscribers import Container, Member
+
+Done = Callable[[Status, bytes], None]
+
+WAITERS_MAX = 4096
+DEADLINE_SHARE = 0.9
+"""Of the caller's time; the rest is for the way back."""
+
+SETTLE_S = 3.0
+"""Containers find a new primary within this time."""
+
+_DELIVERED, _APPLIED = int(Level.DELIVERED), int(Level.APPLIED)
+
+_CLASSES = ("applied", "delivered", "rejected", "silent", "failed", "offline")
+"""From the best to the worst: a container with several feeds is in the worst of its classes."""
+
+
+class Waiter:
+    """One question without an answer."""
+
+    __slots__ = ("concerned", "done", "due_at", "question")
+
+    def __init__(self, question: Await, due_at: float, done: Done) -> None:
+        self.question = question
+        self.due_at = due_at
+        self.done = done
+        self.concerned: dict[Feed, bool] = {}
+        """Whether the step has something for a feed."""
+
+
+class Waiting:
+    """Everybody who waits at this node."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._waiters: dict[str, list[Waiter]] = {}
+        """By application."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has(self, application: str) -> bool:
+        return application in self._waiters
+
+    def begin(self, question: Await, deadline_s: float, done: Done) -> None:
+        if self._count >= WAITERS_MAX:
+            done(Status.BUSY, b"too many wait at this node: ask again later")
+            return
+        d = self._delivery
+        due_at = d.world.now() + DEADLINE_SHARE * deadline_s
+        self._count += 1
+        self._waiters.setdefault(question.application, []).append(Waiter(question, due_at, done))
+        d.look_soon(question.application)
+
+    def stop(self, slot: int) -> None:
+        """It is served elsewhere now: whoever asks is sent there."""
+        for application in [a for a in self._waiters if self._delivery.feeds.slot_of(a) == slot]:
+            for waiter in self._waiters.pop(application):
+                self._count -= 1
+                waiter.done(Status.REDIRECT, b"")
+
+    def sweep(self, now: float) -> None:
+        for application in list(self._waiters):
+            self.check(application, now, thorough=True)
+
+    def check(self, application: str, now: float, thorough: bool = False) -> None:
+        """Answer those whose step is everywhere, or whose time is over. `thorough` looks at every
+        container, else only at what branches say."""
+        waiters = self._waiters.get(application, [])
+        left = []
+        for waiter in waiters:
+            complete = self._is_complete(waiter, now, thorough)
+            if complete or waiter.due_at <= now:
+                self._count -= 1
+                answer = self._answer(waiter, now, complete)
+                waiter.done(Status.DONE, encode_answer(answer))
+            else:
+                left.append(waiter)
+        if left:
+            self._waiters[application] = left
+        else:
+            self._waiters.pop(application, None)
+
+    # Who has it.
+
+    def _feeds(self, waiter: Waiter) -> list[Feed]:
+        """Those that the step has something for."""
+        question, concerned = waiter.question, waiter.concerned
+        feeds = self._delivery.feeds.of(question.application)
+        for feed in feeds:
+            if feed not in concerned:
+                concerned[feed] = self._concerns(feed, question.step)
+        return [feed for feed in feeds if concerned[feed]]
+
+    def _concerns(self, feed: Feed, step: int) -> bool:
+        application = self._delivery.feeds.application(feed)
+        if feed.wants_all or application is None or step > application.step:
+            return True
+        _, steps = application.since(step - 1, feed.matches, 1, True)
+        # Where the step is no longer kept as it was, only the newest values are known.
+        return bool(steps) and steps[0].number == step
+
+    def _is_complete(self, waiter: Waiter, now: float, thorough: bool) -> bool:
+        slot = self._delivery.feeds.slot_of(waiter.question.application)
+        if now < self._delivery.serving_since(slot) + SETTLE_S:
+            return False
+        feeds = self._feeds(waiter)
+        return all(self._has_all(feed, waiter.question, now, thorough) for feed in feeds)
+
+    def _has_all(self, feed: Feed, question: Await, now: float, thorough: bool) -> bool:
+        if thorough:
+            return all(self._class(m, question, now)[0] for m in feed.members.values())
+        level, step = question.level, question.step
+        for group in feed.groups.values():
+            for branch in group.branches():
+                if not feed.covers(branch.low(level), step):
+                    return False
+        others = (*feed.strays, *feed.away)
+        return all(self._class(member, question, now)[0] for member in others)
+
+    def _class(self, member: Member, question: Await, now: float) -> tuple[bool, str, str]:
+        """Whether it is waited for no more, its class, and a reason."""
+        feed, container, step = member.feed, member.container, question.step
+        if feed.covers(member.reached(_APPLIED), step):
+            return True, "applied", ""
+        delivered = feed.covers(member.reached(_DELIVERED), step)
+        rejected = member.rejected
+        if rejected is not None and rejected[0] >= step:
+            return True, "rejected", f"{rejected[1]}: {rejected[2]}"
+        if delivered:
+            return question.level == _DELIVERED, "delivered", ""
+        if not member.online:
+            grace_s = self._delivery.retries.patience_s
+            return now - container.offline_since >= grace_s, "offline", ""
+        if member.failed:
+            return True, "failed", member.failed
+        return False, "silent", SILENT
+
+    # The answer.
+
+    def _answer(self, waiter: Waiter, now: float, complete: bool) -> Awaited:
+        question, feeds = waiter.question, self._feeds(waiter)
+        if complete and not question.names_max and question.level == _APPLIED and len(feeds) == 1:
+            (feed,) = feeds
+            quiet = not feed.strays and not feed.away
+            if quiet and self._has_all(feed, question, now, thorough=False):
+                return Awaited(True, applied=Tally(len(feed.members)))
+        worst: dict[Container, tuple[int, str]] = {}
+        for feed in feeds:
+            for container, member in feed.members.items():
+                _, name, reason = self._class(member, question, now)
+                place = _CLASSES.index(name)
+                if place >= worst.get(container, (-1, ""))[0]:
+                    worst[container] = place, reason
+        found: list[list[Named]] = [[] for _ in _CLASSES]
+        for container, (place, reason) in worst.items():
+            offline_s = now - container.offline_since if container.offline_since else 0.0
+            found[place].append(Named(container.name, reason, round(offline_s, 3)))
+        for row in found:
+            row.sort(key=lambda named: named.container)
+        names_max = question.names_max
+        return Awaited(complete, *(Tally(len(row), tuple(row[:names_max])) for row in found))

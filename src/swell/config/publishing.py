@@ -1,0 +1,322 @@
+"""Publishing at the primary: what clients send is resolved before it is ordered (RIP-6, RIP-17).
+
+Stands between the gateway and the store and passes everything on, except commands on configurations
+of slots that this node serves. Those are resolved against their heads (`swell.config.heads`), at
+once if the values are short and off the loop otherwise, where later commands on the same
+configuration wait behind them.
+
+Only what is committed is answered: also a refusal that depends on the present version is given
+when what it was based on is committed, or has been read as the primary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from swell.config import operations as ops
+from swell.config.edits import Rollback, Uploaded
+from swell.config.heads import Done, Line, Ordered, Ticket, step_of
+from swell.config.machine import ConfigMachine
+from swell.config.names import check_application, check_configuration, place
+from swell.config.operations import CONFIG_SERVICE, STEP_BYTES_MAX
+from swell.config.resolving import Ready, Task, resolve
+from swell.errors import SwellError, TooLargeError, UnavailableError
+from swell.overlay.contact import Contact
+from swell.settings import ConfigSettings
+from swell.store.messages import Execute, Read, Status
+from swell.store.state import Machine
+from swell.world import World
+
+INLINE_BYTES_MAX = 64 * 1024
+"""Longer values are resolved off the loop."""
+
+_CHANGING = b"the configuration is changing: send it again"
+
+
+class Store(Protocol):
+    """What it needs of the replicated store."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def execute(self, execute: Execute, done: Done) -> None: ...
+
+    def primary(self, slot: int) -> Contact | None: ...
+
+    def primaries(self) -> Sequence[int]: ...
+
+    def contacts(self) -> Sequence[Contact]: ...
+
+    def served(self, slot: int, service: int) -> Machine | None: ...
+
+    def is_known(self, slot: int, session: int, number: int) -> bool: ...
+
+
+class Publishing:
+    """The store, as the gateway sees it."""
+
+    def __init__(
+        self, world: World, store: Store, settings: ConfigSettings, counters: Counter[str]
+    ) -> None:
+        self._world = world
+        self._store = store
+        self._settings = settings
+        self._counters = counters
+        self._lines: dict[str, Line] = {}
+        self._ready: deque[Ticket] = deque()
+        self._running = False
+        self.asides: dict[int, Callable[[Execute, Done], None]] = {}
+        """Services that the primary of an application's slot answers beside the log."""
+
+    @property
+    def slots(self) -> int:
+        return self._store.slots
+
+    def primary(self, slot: int) -> Contact | None:
+        return self._store.primary(slot)
+
+    def primaries(self) -> Sequence[int]:
+        return self._store.primaries()
+
+    def contacts(self) -> Sequence[Contact]:
+        return self._store.contacts()
+
+    def execute(self, execute: Execute, done: Done) -> None:
+        """As the store's."""
+        if execute.service == CONFIG_SERVICE and execute.read == Read.COMMAND:
+            machine = self._machine(execute)
+            if machine is not None and not self._is_known(execute):
+                self._command(execute, done)
+                return
+        elif execute.service in self.asides:
+            if self._machine(execute) is None:
+                done(Status.REDIRECT, b"")
+            else:
+                self.asides[execute.service](execute, done)
+            return
+        self._store.execute(execute, done)
+
+    def _machine(self, execute: Execute) -> ConfigMachine | None:
+        """Of a slot that this node serves."""
+        machine = self._store.served(execute.slot, CONFIG_SERVICE)
+        return machine if isinstance(machine, ConfigMachine) else None
+
+    def _is_known(self, execute: Execute) -> bool:
+        return self._store.is_known(execute.slot, execute.session, execute.number)
+
+    def _command(self, execute: Execute, done: Done) -> None:
+        try:
+            request = ops.decode(execute.body)
+            self._check(execute, request)
+        except SwellError as error:
+            done(Status.REFUSED, str(error).encode())
+            return
+        if isinstance(request, ops.Publish):
+            self._run(Ticket(execute, request, done))
+        else:
+            self._store.execute(execute, done)
+
+    def _check(self, execute: Execute, request: Any) -> None:
+        """What can be told without looking at the present state."""
+        if not isinstance(request, ops.Publish | ops.Stage | ops.SetOptions):
+            raise ops.BadOperationError("that is no command for clients")
+        check_application(request.application)
+        if place(request.application) % self._store.slots != execute.slot:
+            raise ops.BadOperationError(
+                f"application {request.application} is not in slot {execute.slot}: use CRC32"
+            )
+        if isinstance(request, ops.Publish):
+            for edit in request.edits:
+                check_configuration(edit.name)
+            if len({edit.name for edit in request.edits}) != len(request.edits):
+                raise ops.BadOperationError("a step changes a configuration twice: join the two")
+        elif isinstance(request, ops.Stage):
+            end, bytes_max = request.offset + len(request.data), self._settings.value_bytes_max
+            if end > bytes_max:
+                raise TooLargeError(f"the value has {end} bytes or more, allowed are {bytes_max}")
+
+    # Resolving.
+
+    def _run(self, ticket: Ticket) -> None:
+        """Resolve it, and whatever waited for it; in turn, also if called from within."""
+        self._ready.append(ticket)
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._ready:
+                self._begin(self._ready.popleft())
+        finally:
+            self._running = False
+
+    def _begin(self, ticket: Ticket) -> None:
+        application = ticket.publish.application
+        line = self._lines.get(application)
+        if line is None:
+            line = self._lines[application] = Line(application)
+        if ticket.queued or line.is_free(ticket.names):
+            self._resolve(line, ticket)
+        elif line.has_room(ticket.names):
+            line.queue(ticket)
+        else:
+            self._counters["config-waiting-full"] += 1
+            ticket.done(Status.BUSY, b"too many changes of this configuration are waiting")
+
+    def _resolve(self, line: Line, ticket: Ticket) -> None:
+        machine = self._machine(ticket.execute)
+        if machine is None or self._is_known(ticket.execute):
+            self._hand_on(line, ticket)
+            return
+        if line.settling:
+            self._busy(line, ticket)
+            return
+        try:
+            tasks = self._tasks(line, ticket, machine)
+            short = sum([task.weight for task in tasks]) <= INLINE_BYTES_MAX
+            steps = resolve(tasks) if short else None
+        except SwellError as error:
+            self._refuse(line, ticket, machine, error)
+            return
+        except Exception as error:
+            self._fail(line, ticket, error)
+            return
+        if steps is not None:
+            self._order(line, ticket, steps)
+            return
+        if not ticket.queued:
+            line.queue(ticket)
+        self._counters["config-offloaded"] += 1
+        self._world.offload(resolve, tasks, partial(self._on_resolved, line, ticket))
+
+    def _tasks(self, line: Line, ticket: Ticket, machine: ConfigMachine) -> list[Task]:
+        application, bytes_max = line.application, self._settings.value_bytes_max
+        tasks = []
+        for edit in ticket.publish.edits:
+            present, source = line.present(machine, edit.name), None
+            if isinstance(edit, Uploaded):
+                source = machine.uploads.finished(
+                    application, edit.upload, edit.length, edit.digest
+                )
+            elif isinstance(edit, Rollback):
+                source = machine.content_at(application, edit.name, edit.version)
+            tasks.append(Task(application, edit, present, bytes_max, source))
+        return tasks
+
+    def _on_resolved(self, line: Line, ticket: Ticket, result: list[Ready] | Exception) -> None:
+        machine = self._machine(ticket.execute)
+        if machine is None or self._is_known(ticket.execute):
+            self._hand_on(line, ticket)
+        elif isinstance(result, list):
+            bases = [ready.edit.base for ready in result]
+            # The heads may have been dropped meanwhile.
+            if line.settling or bases != line.ids(machine, ticket.names):
+                self._busy(line, ticket)
+            else:
+                self._order(line, ticket, result)
+        elif isinstance(result, UnavailableError):
+            self._busy(line, ticket)
+        elif isinstance(result, SwellError):
+            self._refuse(line, ticket, machine, result)
+        else:
+            self._fail(line, ticket, result)
+
+    # Ordering.
+
+    def _order(self, line: Line, ticket: Ticket, steps: list[Ready]) -> None:
+        body = step_of(ticket, steps, self._world.wall_us())
+        if len(body) > STEP_BYTES_MAX:
+            self._pass(line, ticket)
+            sentence = f"the step takes {len(body)} bytes, allowed are {STEP_BYTES_MAX}: divide it"
+            ticket.done(Status.REFUSED, sentence.encode())
+            return
+        ordered = Ordered(steps)
+        line.under_way += 1
+        request = replace(ticket.execute, body=body)
+        self._store.execute(request, partial(self._on_outcome, line, ordered, ticket.done))
+        if not ordered.settled:
+            line.order(ordered, steps)
+        self._pass(line, ticket)
+
+    def _on_outcome(
+        self, line: Line, ordered: Ordered, done: Done, status: Status, body: bytes
+    ) -> None:
+        line.under_way -= 1
+        ordered.settled = True
+        if ordered.waited_for:
+            good = ordered.as_predicted(status, body)
+            if not good and not line.settling:
+                self._counters["config-mispredicted"] += 1
+            line.settle(ordered, good)
+            for verdict in ordered.verdicts:
+                verdict(good)
+        self._drop_idle(line)
+        done(status, body)
+
+    def _pass(self, line: Line, ticket: Ticket) -> None:
+        """The ticket is through: others may go on."""
+        for following in line.release(ticket):
+            self._run(following)
+        self._drop_idle(line)
+
+    def _drop_idle(self, line: Line) -> None:
+        if line.idle and self._lines.get(line.application) is line:
+            del self._lines[line.application]
+
+    # Answers without ordering.
+
+    def _hand_on(self, line: Line, ticket: Ticket) -> None:
+        """To the store as it came: it was seen before, or is another node's."""
+        self._pass(line, ticket)
+        self._store.execute(ticket.execute, ticket.done)
+
+    def _busy(self, line: Line, ticket: Ticket) -> None:
+        self._counters["config-busy"] += 1
+        self._pass(line, ticket)
+        ticket.done(Status.BUSY, _CHANGING)
+
+    def _fail(self, line: Line, ticket: Ticket, error: Exception) -> None:
+        """A mistake of our own: it is reported by an event of its own, and blocks nobody."""
+        self._counters["config-unresolvable"] += 1
+        self._pass(line, ticket)
+        sentence = f"this node could not make sense of it ({type(error).__name__}): report it"
+        ticket.done(Status.REFUSED, sentence.encode())
+
+        def report() -> None:
+            raise error
+
+        self._world.call_later(0.0, report)
+
+    def _refuse(
+        self, line: Line, ticket: Ticket, machine: ConfigMachine, error: SwellError
+    ) -> None:
+        """The sentence may rest on what is not committed yet: then it waits for that."""
+        sentence, newest = str(error).encode(), line.newest
+        if newest is None:
+            self._confirm(ticket, line.ids(machine, ticket.names), sentence)
+        else:
+            newest.verdicts.append(partial(self._judge, ticket, sentence))
+        self._pass(line, ticket)
+
+    def _judge(self, ticket: Ticket, sentence: bytes, good: bool) -> None:
+        if good:
+            ticket.done(Status.REFUSED, sentence)
+        else:
+            ticket.done(Status.BUSY, _CHANGING)
+
+    def _confirm(self, ticket: Ticket, bases: list[bytes], sentence: bytes) -> None:
+        """Refuse if this node still speaks for the slot, which a read shows."""
+        application, names = ticket.publish.application, ticket.names
+        body = ops.encode(ops.Get(application, names[0], data=False))
+        query = replace(ticket.execute, read=Read.LINEARIZABLE, body=body)
+
+        def confirmed(status: Status, _: bytes) -> None:
+            machine = self._machine(ticket.execute) if status is Status.DONE else None
+            good = machine is not None and Line(application).ids(machine, names) == bases
+            self._judge(ticket, sentence, good)
+
+        self._store.execute(query, confirmed)

@@ -1,0 +1,313 @@
+"""A container as a relay: it forwards bursts to those on a list and gathers their receipts.
+
+It computes nothing beyond that (RIP-8): the burst's bytes go out as they came, in a frame that is
+built once. Lists travel as digests and are kept (RIP-9); a list that is missing is asked of
+whoever sent the burst, which waits, bounded in time and bytes. Ripple 3.4, 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from swell.config.bursts import Burst
+from swell.config.messages import (
+    DestinationList,
+    Level,
+    ListRequest,
+    Lists,
+    Receipt,
+    deliver,
+)
+from swell.container.aggregation import Aggregate
+from swell.container.children import Child, Children
+from swell.container.lists import KnownList, ListCache
+from swell.container.load import Load
+from swell.overlay.messages import LinkKind
+from swell.overlay.sessions import Session, Sessions
+from swell.wire import codec
+from swell.world import Timer, World
+
+BRANCHES_MAX = 256
+"""Bursts with their lists that are remembered."""
+
+RELAYS_WAIT = 1.5
+"""How much longer a relay waits that has relays behind it."""
+
+PARKED_BYTES_MAX = 4 * 1024 * 1024
+"""Bursts that wait for their lists."""
+
+_DELIVERED = int(Level.DELIVERED)
+
+
+class Branch:
+    """One burst on its way to one list; the target of the relay's own receipts."""
+
+    __slots__ = (
+        "_relay", "aggregate", "burst", "data", "digest", "known", "own", "pass_", "timer",
+        "upstream",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        relay: Relay,
+        upstream: Session,
+        digest: bytes,
+        burst: bytes,
+        data: bytes,
+        pass_: bytes,
+    ) -> None:
+        self._relay = relay
+        self.upstream = upstream
+        self.digest = digest
+        self.burst = burst
+        self.data = data
+        """While it waits for its list."""
+        self.pass_ = pass_
+        self.own: tuple[int, bytes] | None = None
+        """What the relay itself has reached, with its proof."""
+        self.known: KnownList | None = None
+        self.aggregate: Aggregate | None = None
+        self.timer: Timer | None = None
+
+    def settle(self, level: int, proof: bytes) -> None:
+        """The relay itself has reached a level."""
+        self.own = level, proof
+        if self.aggregate is not None:
+            score = self._relay.load.due()
+            if score is not None:
+                self.aggregate.note_score(0, score)
+            self.aggregate.settle(0, level, proof)
+        elif self.timer is None:  # the list did not come in time
+            self.send(Receipt(self.burst, level, proof, self.digest, only=(0,)))
+
+    def place_of(self, child: Child) -> int:
+        """0 if it is not on the list."""
+        return 0 if self.known is None else self.known.places.get(child.address, 0)
+
+    def send(self, receipt: Receipt) -> None:
+        if self.upstream.open:
+            self.upstream.send(receipt)
+
+
+class Relay:
+    """All that one container forwards."""
+
+    def __init__(
+        self,
+        world: World,
+        sessions: Sessions,
+        load: Load,
+        receipt_wait_s: float,
+        counters: Counter[str],
+        bugs: frozenset[str] = frozenset(),
+    ) -> None:
+        self._world = world
+        self.load = load
+        self._wait_s = receipt_wait_s
+        self._counters = counters
+        self._bugs = bugs
+        self.lists = ListCache(counters)
+        self.children = Children(world, sessions, counters, self.on_child_lost)
+        self._branches: dict[tuple[bytes, bytes], Branch] = {}
+        """By burst and list, the oldest first."""
+        self._by_burst: dict[bytes, list[Branch]] = {}
+        self._parked_bytes = 0
+        kinds = (LinkKind.CLIENT, LinkKind.RELAY)
+        sessions.handle(Lists, self.on_lists, kinds)
+        sessions.handle(ListRequest, self.on_list_request, (LinkKind.RELAY,))
+        sessions.handle_frames(Receipt.wire_type, self.on_receipt, (LinkKind.RELAY,))  # type: ignore[attr-defined]
+
+    def pass_on(
+        self, upstream: Session, digest: bytes, burst: Burst, data: bytes, pass_: bytes
+    ) -> Branch:
+        """Forward a verified burst to everybody on a list."""
+        name = burst.id, digest
+        branch = self._branches.get(name)
+        if branch is not None and branch.aggregate is not None:
+            self._pass_on_again(branch, branch.aggregate, upstream, data)
+            return branch
+        known = self.lists.get(digest)
+        if branch is not None:
+            self._forget(name)
+        branch = Branch(self, upstream, digest, burst.id, data, pass_)
+        self._branches[name] = branch
+        self._by_burst.setdefault(burst.id, []).append(branch)
+        if len(self._branches) > BRANCHES_MAX:
+            self._forget(next(iter(self._branches)))
+        if known is not None:
+            self._forward(branch, known, data, None)
+        else:
+            self._park(branch)
+        return branch
+
+    def _pass_on_again(
+        self, branch: Branch, aggregate: Aggregate, upstream: Session, data: bytes
+    ) -> None:
+        self._counters["relayed-again"] += 1
+        branch.upstream = upstream
+        aggregate.again(branch.send)
+        self._send_down(branch, data, aggregate.unanswered())
+
+    def _forget(self, name: tuple[bytes, bytes]) -> None:
+        branch = self._branches.pop(name)
+        others = self._by_burst[branch.burst]
+        others.remove(branch)
+        if not others:
+            del self._by_burst[branch.burst]
+        self._unpark(branch)
+        if branch.aggregate is not None:
+            branch.aggregate.stop()
+
+    def _forward(
+        self, branch: Branch, known: KnownList, data: bytes, own: tuple[int, bytes] | None
+    ) -> None:
+        count = len(known.entries) + 1
+        # A relay below names those who are silent behind it first.
+        wait_s = self._wait_s * (RELAYS_WAIT if known.below else 1.0)
+        aggregate = Aggregate(self._world, branch.burst, branch.digest, count, wait_s, branch.send)
+        branch.aggregate, branch.known = aggregate, known
+        places: Sequence[int] = range(1, count)
+        if "ack-before-children" in self._bugs:
+            places = range(1, count - 1)
+            branch.send(Receipt(branch.burst, int(Level.APPLIED), bytes(16), branch.digest))
+            aggregate.begun = True
+        self._send_down(branch, data, places)
+        if own is not None:
+            branch.settle(*own)
+
+    def _send_down(self, branch: Branch, data: bytes, places: Sequence[int]) -> None:
+        aggregate, known, pass_ = branch.aggregate, branch.known, branch.pass_
+        assert aggregate is not None
+        assert known is not None
+        frames = {b"": deliver(b"", data)}
+        now = self._world.now()
+        children = self.children
+        self._counters["relayed"] += len(places)
+        for place in places:
+            if not place:
+                continue
+            address, below = known.entries[place - 1]
+            frame = frames.get(below)
+            if frame is None:
+                frame = frames[below] = deliver(below, data)
+            if not children.send(address, frame, pass_, now):
+                aggregate.lose(place)
+
+    # Lists.
+
+    def _park(self, branch: Branch) -> None:
+        """Ask for the list; the burst waits for it."""
+        self._counters["list-miss"] += 1
+        if self._parked_bytes + len(branch.data) > PARKED_BYTES_MAX:
+            self._counters["parked-full"] += 1
+            branch.data = b""
+            return
+        self._parked_bytes += len(branch.data)
+        branch.timer = self._world.call_later(self._wait_s, lambda: self.expire_parked(branch))
+        branch.upstream.send(ListRequest((branch.digest,)))
+
+    def _unpark(self, branch: Branch) -> None:
+        if branch.timer is not None:
+            branch.timer.cancel()
+            branch.timer = None
+            self._parked_bytes -= len(branch.data)
+            branch.data = b""
+
+    def expire_parked(self, branch: Branch) -> None:
+        """No list came: nobody behind this relay has the burst by it."""
+        self._counters["list-missing"] += 1
+        self._unpark(branch)
+        if branch.own is not None:
+            branch.settle(*branch.own)
+
+    def on_lists(self, session: Session, message: Lists) -> None:
+        for one in message.lists:
+            digest = one.digest()
+            self.lists.put(digest, one)
+            for asker in self.lists.askers(digest):
+                if asker.open:
+                    asker.send(Lists((one,)))
+            for branch in list(self._branches.values()):
+                if branch.digest == digest and branch.timer is not None:
+                    data = branch.data
+                    self._unpark(branch)
+                    self._forward(branch, self.lists.known(digest), data, branch.own)
+
+    def on_list_request(self, session: Session, request: ListRequest) -> None:
+        """A relay below misses its list: it is here, or whoever made this container relay to it
+        has it."""
+        if not session.link.dialed:
+            return
+        found: list[DestinationList] = []
+        for digest in request.digests:
+            one = self.lists.message(digest)
+            if one is not None:
+                found.append(one)
+                continue
+            branches = self._branches.values()
+            branch = next((b for b in branches if b.known and digest in b.known.below), None)
+            if branch is not None:
+                self.lists.note_asker(digest, session)
+                branch.upstream.send(ListRequest((digest,)))
+        if found:
+            session.send(Lists(tuple(found)))
+
+    # Receipts.
+
+    def on_receipt(self, session: Session, frame: bytes) -> None:
+        """Of a sibling that this relay serves."""
+        child = self.children.of(session)
+        if child is None:
+            self._counters["stray-receipt"] += 1
+            return
+        receipt: Receipt = codec.decode(frame)
+        if receipt.list:
+            self._on_relays_receipt(receipt, frame)
+            return
+        found = False
+        for branch in self._by_burst.get(receipt.burst, ()):
+            aggregate, place = branch.aggregate, branch.place_of(child)
+            if aggregate is not None and place:
+                found = True
+                for at, score in receipt.scores:
+                    if not at:
+                        aggregate.note_score(place, score)
+                aggregate.settle(place, receipt.level, receipt.proof)
+        if not found:
+            self._counters["stray-receipt"] += 1
+
+    def _on_relays_receipt(self, receipt: Receipt, frame: bytes) -> None:
+        """A relay below speaks for its list. Said of all, it counts for its place here; else, or
+        if scores ride on it, it goes up as it is."""
+        whole = not receipt.missing and not receipt.only
+        for branch in self._by_burst.get(receipt.burst, ()):
+            aggregate, known = branch.aggregate, branch.known
+            if aggregate is None or known is None or receipt.list not in known.below:
+                continue
+            if (receipt.scores or not whole) and branch.upstream.open:
+                branch.upstream.link.send(frame)
+            place = known.below[receipt.list]
+            if whole:
+                aggregate.settle(place, receipt.level, receipt.proof)
+            else:
+                aggregate.lose(place)
+            return
+        self._counters["stray-receipt"] += 1
+
+    def on_child_lost(self, child: Child) -> None:
+        for branch in self._branches.values():
+            place = branch.place_of(child)
+            if place and branch.aggregate is not None:
+                branch.aggregate.lose(place)
+
+    def on_upstream_lost(self, session: Session) -> None:
+        """Nobody is there to report to; who sent it will learn by other means."""
+        for name, branch in list(self._branches.items()):
+            if branch.upstream is session:
+                self._forget(name)
+
+    def stop(self) -> None:
+        for name in list(self._branches):
+            self._forget(name)
+        self.children.stop()

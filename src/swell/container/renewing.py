@@ -1,0 +1,130 @@
+"""Saying what is here, hearing what is there, and asking for what is missing (RIP-16).
+
+Every `renew_s` a container tells each of its nodes the last step it has applied of every feed, and
+hears the present ones. A node that has not answered when the next renewal is due counts as lost.
+A gap that stays open for `repair_s` without progress is asked for at the primary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swell.client.session_peers import Peer, Peers
+from swell.client.store_session import StoreSession
+from swell.config.messages import Renew, Renewed, Repair
+from swell.container.attachment import Attachment
+from swell.container.load import Load
+from swell.overlay.messages import LinkKind
+from swell.overlay.sessions import Session
+from swell.settings import ConfigSettings
+from swell.world import Timer, World
+
+if TYPE_CHECKING:
+    from swell.container.attaching import Attaching
+
+PASS_S = 60
+"""A pass that expires within this time is asked for anew."""
+
+
+class Renewing:
+    """For all feeds of one container."""
+
+    def __init__(
+        self,
+        attaching: Attaching,
+        world: World,
+        store: StoreSession,
+        settings: ConfigSettings,
+        load: Load,
+    ) -> None:
+        self._attaching = attaching
+        self._world = world
+        self._store = store
+        self._peers: Peers = store.peers
+        self._settings = settings
+        self._load = load
+        self._timer: Timer | None = None
+        self._open: dict[Peer, list[Attachment]] = {}
+        """Who was asked to renew what, and has not answered."""
+        self._peers.sessions.handle(Renewed, self.on_renewed, (LinkKind.CLIENT,))
+
+    def begin(self) -> None:
+        if self._timer is None:
+            self._renew_later()
+
+    def forget(self, peer: Peer) -> None:
+        """Its link has ended."""
+        self._open.pop(peer, None)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _renew_later(self) -> None:
+        delay_s = self._settings.renew_s * (0.9 + 0.2 * self._world.rng.random())
+        self._timer = self._world.call_later(delay_s, self._renew)
+
+    def _renew(self) -> None:
+        """Say what is here, to every node; one that did not answer the last time is given up."""
+        self._timer = None
+        if not self._attaching.all:
+            return
+        for peer in list(self._open):
+            self._store.counters["silent-node"] += 1
+            self._peers.give_up(peer, "no answer to a renewal")
+        wall_s = self._world.wall_us() // 1_000_000
+        for peer, attachments in list(self._attaching.by_peer.items()):
+            serving = [one for one in attachments if one.serving]
+            if not serving or peer.session is None:
+                continue
+            feeds = tuple((*one.feed.key, one.receipts.claim) for one in serving)
+            if peer.session.send(Renew(feeds, self._load.score())):
+                self._open[peer] = serving
+            for one in serving:
+                if one.credentials[0].pass_ and one.credentials[0].expires_s - wall_s < PASS_S:
+                    self._attaching.ask(one, peer)
+        self._renew_later()
+
+    def on_renewed(self, session: Session, renewed: Renewed) -> None:
+        peer = self._peers.of(session)
+        asked = self._open.pop(peer, None) if peer is not None else None
+        if peer is None or asked is None:
+            return
+        steps = {(application, interest): step for application, interest, step in renewed.feeds}
+        for attachment in asked:
+            if attachment.peer is not peer or not attachment.serving:
+                continue
+            step = steps.get(attachment.feed.key)
+            if step is None:
+                self._attaching.leave(attachment)
+                self._attaching.wait(attachment, 0.0)
+            else:
+                attachment.feed.known_step = max(attachment.feed.known_step, step)
+                self.watch_gap(attachment)
+
+    # Gaps.
+
+    def watch_gap(self, attachment: Attachment) -> None:
+        """If something is missing, look again after a while."""
+        timer = attachment.gap_timer
+        if not attachment.feed.behind:
+            if timer is not None:
+                timer.cancel()
+                attachment.gap_timer = None
+        elif timer is None:
+            attachment.gap_at = attachment.feed.at
+            attachment.gap_timer = self._world.call_later(
+                self._settings.repair_s, lambda: self.expire_gap(attachment)
+            )
+
+    def expire_gap(self, attachment: Attachment) -> None:
+        """What is missing, and does not come, is asked for."""
+        attachment.gap_timer = None
+        if attachment.feed.behind and attachment.feed.at == attachment.gap_at:
+            self.repair(attachment)
+        self.watch_gap(attachment)
+
+    def repair(self, attachment: Attachment) -> None:
+        feed = attachment.feed
+        if self._attaching.send(attachment, Repair(*feed.key, feed.at)):
+            self._store.counters["repairs"] += 1

@@ -1,0 +1,324 @@
+"""What a container had, on its disk: it starts with that, whether or not a server answers.
+
+A file of records: the documents at some step, then the bursts that were applied behind it, as they
+came. An edit costs its own bytes. A value that was fetched is written by its chunks, those that the
+file has not got. When the file has grown to a multiple of what it was when it was last written
+whole, it is written anew, in pieces, beside the old one, which goes on meanwhile.
+
+Invariants: `sync` calls back when everything that was kept before it is durable; many calls share
+one sync. A damaged file is not used at all. A disk that fails is not used any more, and what is on
+it is emptied if possible: it would be older than what was acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from swell.config.bursts import Burst, read_burst
+from swell.config.content import Content
+from swell.container.changes import FETCH
+from swell.container.documents import Document
+from swell.container.feed import Feed
+from swell.container.snapshot_file import (
+    DocumentRecord,
+    FeedRecord,
+    Kind,
+    Parsed,
+    Record,
+    decode_document,
+    decode_feed,
+    document_records,
+    encode,
+    parse,
+    record,
+)
+from swell.errors import WireError
+from swell.world import DiskError, World
+
+FILE = "container.snapshot"
+NEW = "container.snapshot.new"
+
+READ_BYTES = 1024 * 1024
+WRITE_BYTES = 1024 * 1024
+"""A file is read and written anew in pieces of this size."""
+
+GROWTH = 4
+REWRITE_BYTES_MIN = 256 * 1024
+TAIL_BYTES_MAX = 64 * 1024 * 1024
+"""What may be kept while a file is written anew; beyond, that is given up."""
+
+Key = tuple[str, bytes]
+Done = Callable[[], None]
+
+
+def _nothing(feed: Feed, *_: object) -> None:
+    """Nothing is fetched while a file is read."""
+
+
+class Snapshot:
+    """The file of one container."""
+
+    def __init__(self, world: World, counters: Counter[str]) -> None:
+        self._world = world
+        self._disk = world.disk
+        self._counters = counters
+        self.feeds: dict[Key, Feed] = {}
+        """What is kept: those found, replaced by those in use."""
+        self.failed = False
+        self._size = 0
+        self._rewrite_at = REWRITE_BYTES_MIN
+        self._chunks: dict[bytes, None] = {}
+        self._kept: dict[Key, int] = {}
+        """The step that the file is at, per feed."""
+        self._waiting: list[Done] = []
+        self._syncing = False
+        self._rewriting: Iterator[bytes] | None = None
+        self._new_size = 0
+        self._new_chunks: dict[bytes, None] = {}
+        self._tail: list[bytes] = []
+        self._tail_bytes = 0
+
+    # Opening.
+
+    def open(self, done: Done) -> None:
+        """Read the file; then `feeds` has what was kept, nothing if it is damaged."""
+        size = self._disk.list().get(FILE, 0)
+        pieces: list[bytes] = []
+
+        def read_on() -> None:
+            self._disk.read(FILE, sum(map(len, pieces)), READ_BYTES, on_read)
+
+        def on_read(data: bytes | DiskError) -> None:
+            if isinstance(data, DiskError):
+                self._fail(data)
+                done()
+                return
+            pieces.append(data)
+            if data and sum(map(len, pieces)) < size:
+                read_on()
+            else:
+                self._on_content(b"".join(pieces), done)
+
+        if size:
+            read_on()
+        else:
+            done()
+
+    def _on_content(self, data: bytes, done: Done) -> None:
+        parsed = parse(data)
+        good = not parsed.rotten and self._replay(parsed)
+        if not good:
+            self._counters["snapshot-rotten"] += 1
+            self.feeds.clear()
+            self._chunks.clear()
+            parsed = Parsed([], 0, True)
+        elif parsed.length < len(data):
+            self._counters["snapshot-torn"] += 1
+        self._size = parsed.length
+        self._rewrite_at = max(REWRITE_BYTES_MIN, GROWTH * parsed.length)
+
+        def on_synced(error: DiskError | None) -> None:
+            if error is not None:
+                self._fail(error)
+                self.feeds.clear()
+            done()
+
+        def on_cut(error: DiskError | None) -> None:
+            if error is not None:
+                on_synced(error)
+            else:
+                # What a killed process wrote may be in the page cache only.
+                self._disk.sync(FILE, on_synced)
+
+        if parsed.length < len(data):
+            self._disk.truncate(FILE, parsed.length, on_cut)
+        else:
+            on_cut(None)
+
+    def _replay(self, parsed: Parsed) -> bool:
+        """Make the documents; False if the records contradict each other."""
+        chunks: dict[bytes, bytes] = {}
+        try:
+            for one in parsed.records:
+                self._replay_one(one, chunks)
+        except (msgspec.DecodeError, WireError, KeyError, ValueError):
+            return False
+        self._chunks = dict.fromkeys(chunks)
+        return True
+
+    def _replay_one(self, one: Record, chunks: dict[bytes, bytes]) -> None:
+        if one.kind == Kind.FEED:
+            kept = decode_feed(one.body)
+            feed = Feed(kept.application, kept.interest, 1, _nothing, Counter())
+            feed.restore(kept.at, {})
+            self.feeds[feed.key] = feed
+        elif one.kind == Kind.DOCUMENT:
+            document = decode_document(one.body)
+            feed = self.feeds[document.application, document.interest]
+            feed.documents[document.name] = _document(document, chunks)
+        elif one.kind == Kind.CHUNK:
+            chunks[one.body[:20]] = one.body[20:]
+        else:
+            burst = read_burst(one.body)
+            feed = self.feeds[burst.application, burst.interest]
+            if not feed.take(burst, b""):
+                raise WireError("bad-burst", "it does not join on")
+
+    # Keeping.
+
+    def begin(self, feed: Feed) -> None:
+        """Keep a feed that is new, or was found and goes on."""
+        found = self.feeds.get(feed.key)
+        self.feeds[feed.key] = feed
+        self._kept[feed.key] = feed.at
+        if found is None:
+            self._append(record(Kind.FEED, encode(_feed_record(feed))))
+
+    def end(self, feed: Feed) -> None:
+        """A feed is not wanted any more; it is left out when the file is written anew."""
+        self.feeds.pop(feed.key, None)
+
+    def keep(self, feed: Feed, burst: Burst, data: bytes) -> None:
+        """A burst was applied."""
+        known = self._kept.get(feed.key, 0)
+        self._kept[feed.key] = max(known, burst.upto)
+        # What the burst does not tell, and what was mended before the step the file is at.
+        apart = [
+            feed.documents[change.name]
+            for step in burst.steps
+            for change in step.changes
+            if change.kind == FETCH or step.number <= known
+        ]
+        for one in document_records(feed.key, apart, self._chunks) if apart else ():
+            self._append(one)
+        self._append(record(Kind.BURST, data))
+
+    def kept_step(self, feed: Feed) -> int:
+        """The step that its file will be at with the next sync."""
+        return self._kept.get(feed.key, 0)
+
+    def _append(self, data: bytes) -> None:
+        if self.failed:
+            return
+        self._disk.append(FILE, data)
+        self._size += len(data)
+        if self._rewriting is not None:
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            if self._tail_bytes > TAIL_BYTES_MAX:
+                self._abandon()
+
+    def sync(self, done: Done) -> None:
+        """`done` when everything kept so far outlives a crash."""
+        self._waiting.append(done)
+        if not self._syncing:
+            self._sync()
+
+    def _sync(self) -> None:
+        if self.failed:
+            waiting, self._waiting = self._waiting, []
+            for done in waiting:
+                self._world.call_later(0.0, done)
+            return
+        self._syncing = True
+        waiting, self._waiting = self._waiting, []
+
+        def on_synced(error: DiskError | None) -> None:
+            self._syncing = False
+            if error is not None:
+                self._fail(error)
+            for done in waiting:
+                done()
+            if self._waiting and not self._syncing:
+                self._sync()
+            if self._size > self._rewrite_at and self._rewriting is None and not self.failed:
+                self._rewrite()
+
+        self._disk.sync(FILE, on_synced)
+
+    def _fail(self, error: DiskError) -> None:
+        self._counters["snapshot-failed"] += 1
+        self.failed = True
+        self._abandon()
+        if FILE in self._disk.list():
+            self._disk.truncate(FILE, 0, lambda _: None)
+
+    # Writing anew.
+
+    def _rewrite(self) -> None:
+        """Write what is here now beside the file; what is kept meanwhile follows."""
+        self._counters["snapshot-rewritten"] += 1
+        self._new_size = 0
+        self._new_chunks = {}
+        states = [(feed, feed.at, list(feed.documents.values())) for feed in self.feeds.values()]
+        self._rewriting = self._whole(states)
+        if self._disk.list().get(NEW):
+            self._disk.truncate(NEW, 0, self._on_written)
+        else:
+            self._write_on()
+
+    def _whole(self, states: Iterable[tuple[Feed, int, list[Document]]]) -> Iterator[bytes]:
+        for feed, at, documents in states:
+            yield record(Kind.FEED, encode(FeedRecord(feed.application, feed.interest, at)))
+            yield from document_records(feed.key, documents, self._new_chunks)
+
+    def _write_on(self) -> None:
+        """The next piece; when there is none, what was kept meanwhile; then the new file counts."""
+        if self._rewriting is None:
+            return
+        size = 0
+        for piece in self._rewriting:
+            self._disk.append(NEW, piece)
+            size += len(piece)
+            if size >= WRITE_BYTES:
+                break
+        else:
+            tail, self._tail, self._tail_bytes = self._tail, [], 0
+            for piece in tail:
+                self._disk.append(NEW, piece)
+                size += len(piece)
+            if not size:
+                self._replace()
+                return
+        self._new_size += size
+        self._disk.sync(NEW, self._on_written)
+
+    def _on_written(self, error: DiskError | None) -> None:
+        if error is not None:
+            self._counters["snapshot-rewrite-failed"] += 1
+            self._rewrite_at = self._size * 2
+            self._abandon()
+        elif not self.failed:
+            self._write_on()
+
+    def _replace(self) -> None:
+        """Everything kept is in the new file, and durable there."""
+        self._rewriting = None
+        self._size = self._new_size
+        self._chunks = self._new_chunks
+        self._rewrite_at = max(REWRITE_BYTES_MIN, GROWTH * self._size)
+
+        def on_replaced(error: DiskError | None) -> None:
+            if error is not None:
+                self._fail(error)
+
+        self._disk.replace(NEW, FILE, on_replaced)
+
+    def _abandon(self) -> None:
+        self._rewriting = None
+        self._tail.clear()
+        self._tail_bytes = 0
+
+
+def _feed_record(feed: Feed) -> FeedRecord:
+    return FeedRecord(feed.application, feed.interest, feed.at)
+
+
+def _document(kept: DocumentRecord, chunks: dict[bytes, bytes]) -> Document:
+    content: bytes | Content = kept.data
+    if kept.chunks:
+        content = Content.from_chunks([chunks[digest] for digest in kept.chunks])
+    return Document(kept.name, kept.version, kept.id, kept.step, content, kept.deleted)
