@@ -107,3 +107,12 @@ class DeliveryFailed(Event, frozen=True):
     container: str
     step: int
     reason: str
+
+
+class InstanceJudged(Event, frozen=True):
+    """A health check has changed a service's list: an instance is `healthy`, `unhealthy` or
+    `removed`; the list, named by no instance, `protected` or `unprotected`."""
+
+    service: str
+    instance: str
+    verdict: str

@@ -36,8 +36,11 @@ from swell.overlay.contact import Contact
 from swell.overlay.duplicates import Ledger
 from swell.overlay.overlay import Overlay
 from swell.overlay.sessions import Sessions
+from swell.services.health import Health
+from swell.services.instances import check_lines
 from swell.settings import Settings
 from swell.store.gateway import Gateway
+from swell.store.listener import Several
 from swell.store.service import Store
 from swell.world import Address, Link, Timer, World
 
@@ -137,7 +140,11 @@ class Node:
             self.counters,
             config.bugs,
         )
-        self.store.listener = self.delivery
+        self.health = Health(
+            world, self.sessions, self.store, self.publishing, settings.services, self.counters
+        )
+        self.publishing.check_lines = check_lines
+        self.store.listener = Several((self.delivery, self.health))
         self.publishing.asides[reports.REPORT_SERVICE] = self.delivery.execute
         self.operations.on_gone = self.delivery.on_closed
 
@@ -204,6 +211,7 @@ class Node:
     def stop(self) -> None:
         """Leave: to the others it is the same as a failure, only sooner known."""
         self._cancel_timers()
+        self.health.stop()
         self.store.stop()
         self.directory.stop()
         if self.service is not None:

@@ -349,6 +349,23 @@ class ConfigSettings(msgspec.Struct, frozen=True):
     """Feeds that one container may subscribe to on one link."""
 
 
+class ServiceSettings(msgspec.Struct, frozen=True):
+    """Health checks of services' instances."""
+
+    check_interval_s: float = 5.0
+    """How often an instance is probed by TCP or HTTP. Shorter finds failures sooner and costs the
+    instance one connection each time."""
+
+    check_timeout_s: float = 2.0
+    """A probe without an answer by then has failed."""
+
+    failures: int = 3
+    """So many failed probes in a row make an instance unhealthy."""
+
+    successes: int = 2
+    """... and so many good ones healthy again. More than one: no flapping."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings of one node. Every node of a cluster should run with the same ones."""
 
@@ -358,6 +375,7 @@ class Settings(msgspec.Struct, frozen=True):
     directory: DirectorySettings = DirectorySettings()
     store: StoreSettings = StoreSettings()
     config: ConfigSettings = ConfigSettings()
+    services: ServiceSettings = ServiceSettings()
     request_timeout_s: float = 5.0
     """Default deadline of a request to another node."""
 
@@ -406,4 +424,5 @@ class Settings(msgspec.Struct, frozen=True):
             directory=DirectorySettings(
                 raft=RaftSettings(tick_s=0.05, heartbeat_ticks=2, election_ticks=15)
             ),
+            services=ServiceSettings(check_interval_s=1.0, check_timeout_s=0.5),
         )

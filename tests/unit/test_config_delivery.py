@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from swell.access.grants import NOTHING, Grant, Granted, Right
-from swell.config.delivery.subscribers import OFFLINE_MAX
 from swell.config.delivery.subscribing import APPLICATION_FEEDS_MAX
 from swell.config.messages import (
     Answer,
@@ -242,7 +241,6 @@ def test_who_is_offline_is_listed_for_a_while() -> None:
     fleet.run(6.0)
     assert "c003" not in fleet.status()
     assert len(fleet.delivery.subscribers) == 4
-    assert OFFLINE_MAX > 1000
 
 
 def test_a_container_that_comes_back_goes_on_where_it_was() -> None:
@@ -343,6 +341,28 @@ def test_subscriptions_are_bounded_with_a_sentence() -> None:
     fleet.put("x3", b"1")
     fleet.run(0.1)
     assert one.taken == [(0, 1)]
+
+
+def test_ten_thousand_subscriptions_cost_nobody_else_anything() -> None:
+    fleet = ToyFleet()
+    fleet.store.served = lambda slot, service: fleet.store.machine  # type: ignore[method-assign]
+    (greedy, other) = fleet.add("greedy", "other")
+    for number in range(10_000):
+        greedy.subscribe(number=number, application=f"app{number}")
+        if number % 1000 == 0:
+            fleet.run(0.05)
+    fleet.run(1.0)
+    assert len(fleet.delivery.feeds) == fleet.settings.subscriptions_max
+    assert greedy.subscribed.code == "too-many"
+    assert "allowed are 4096" in greedy.subscribed.sentence
+    fleet.put("a.json", b"1")
+    fleet.run(0.1)
+    assert fleet.behind() == []
+    fleet.simulation.processes["greedy"].crash()
+    fleet.run(0.1)
+    fleet.put("a.json", b"2")
+    fleet.run(0.1)
+    assert other.at == 2
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swell.config.formats.format import Format, get_path, set_path, unset_path, validate
+from swell.config.formats.format import (
+    Format,
+    get_path,
+    set_path,
+    stays_valid,
+    unset_path,
+    validate,
+)
+from swell.config.formats.json_scanner import heads, leap, same_key
+from swell.config.formats.json_validity import QUICK_BYTES_MAX, is_plainly_valid
 from swell.config.formats.path import show_path
-from swell.config.splices import apply_to
+from swell.config.splices import Splice, apply_to
 from swell.errors import (
     EditRefusedError,
     InvalidContentError,
@@ -264,3 +273,109 @@ def test_set_changes_that_path_and_nothing_else(
     assert json.loads(result) == document
     del inner[path[-1]]
     assert json.loads(after_unset(result, show_path(tuple(path)))) == document
+
+
+# The quick ways agree with the thorough ones.
+
+_KEYS = st.sampled_from(["a", "b", ":", ",", "{", "", "a b", "é", '"', "\\", '"a":', "b]"])
+_SCALARS = st.none() | st.booleans() | st.integers() | _KEYS | st.floats(allow_nan=False)
+_VALUES = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4)
+)
+
+
+@given(_VALUES, st.sampled_from([None, 1, "\t"]), st.sampled_from([(",", ":"), (" , ", " :\n")]))
+def test_a_leap_finds_what_the_scanner_finds(
+    value: Any, indent: Any, separators: tuple[str, str]
+) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).encode()
+    for opening in [place for place, byte in enumerate(text) if byte == ord("{")]:
+        if text.count(b'"', 0, opening) % 2 or b"\\" in text[:opening]:
+            continue  # perhaps inside a string
+        scanned = list(heads(text, opening))[:-1]
+        for key in ("a", ",", ":", "", "a b", "é", '"a":'):
+            encoded = json.dumps(key, ensure_ascii=False).encode()
+            found = leap(text, opening, encoded)
+            if found is not None:
+                first = next(head for head in scanned if same_key(head.key, key, encoded))
+                assert found == (first.start, first.before)
+                following = list(heads(text, opening, found.start, found.before))
+                assert following[:-1] == scanned[scanned.index(first) :]
+
+
+def test_a_leap_is_used_for_what_is_flat_and_only_for_that() -> None:
+    flat = b'{ "a": "key", "key" : 1,\n "b": true, "c": 2 }'
+    found = leap(flat, 0, b'"c"')
+    assert found is not None
+    assert flat[found.start :].startswith(b'"c"')
+    assert found.before is not None
+    assert flat[found.before.start : found.before.end] == b'"b": true'
+    assert flat[found.before.value : found.before.end] == b"true"
+    found = leap(flat, 0, b'"key"')
+    assert found is not None
+    assert found.start == flat.index(b'"key" :')
+    for text in (b'{"a":{"key":1},"key":2}', b'{"\\u006bey":1,"key":2}', b'{"a":1,"b":"key"}'):
+        assert leap(text, 0, b'"key"') is None
+    inner = b'[{"a":1},{"key":2}]'
+    assert leap(inner, 1, b'"key"') is None
+
+
+@given(_VALUES, st.data())
+def test_what_is_plainly_valid_is_valid(value: Any, data: st.DataObject) -> None:
+    text = bytearray(json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode())
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.integers(0, len(text)))
+        text[place : place + data.draw(st.integers(0, 2))] = data.draw(
+            st.sampled_from([b"", b'"', b":", b",", b'"a":1,', b"\\", b" ", b"0", b"\n", b"}"])
+        )
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return
+    if is_plainly_valid(bytes(text)):
+        assert strictly_valid(bytes(text))
+
+
+def strictly_valid(text: bytes) -> bool:
+    """By the thorough way alone, which long texts take."""
+    try:
+        validate(Format.JSON, text + b" " * QUICK_BYTES_MAX)
+    except InvalidContentError:
+        return False
+    return True
+
+
+def test_a_plain_document_is_seen_to_be_valid_and_a_repeated_key_is_not() -> None:
+    assert is_plainly_valid(b'{"a": 1, "b": {"a": [{"a": "x:y"}]}, "c" :"http://x"}')
+    assert is_plainly_valid(b'{"a":{"b":1},"c":[1,2],"d":[3]}')
+    for text in (
+        b'{"a":1,"a":2}',
+        b'{"a":"b:","a":2}',
+        b'[{"a":1,"a":2}]',
+        b"[" * 257 + b"]" * 257,
+    ):
+        assert not is_plainly_valid(text)
+        assert not strictly_valid(text)
+
+
+@given(_VALUES, st.data())
+def test_what_stays_valid_is_valid(value: Any, data: st.DataObject) -> None:
+    base = json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode()
+    offset = data.draw(st.integers(0, len(base)))
+    length = data.draw(st.integers(0, min(3, len(base) - offset)))
+    new = data.draw(st.sampled_from([b"x", b"", b"a b", b'"', b"\\", b"\xc3", b"\n", b"1,2", b":"]))
+    if length or new:
+        splices = (Splice(offset, length, new),)
+        if stays_valid(Format.JSON, base, splices):
+            assert strictly_valid(apply_to(base, splices))
+
+
+def test_a_changed_text_stays_valid_and_a_changed_key_may_not() -> None:
+    base = b'{"a": "text", "b" : "b", "c": 1}'
+    text, key, number = base.index(b"ext"), base.index(b'b" :'), base.index(b"1")
+    assert stays_valid(Format.JSON, base, (Splice(text, 3, b"ea {time}"),))
+    assert stays_valid(Format.JSON, base, (Splice(text, 0, b"x"),))
+    for splice in (Splice(key, 1, b"a"), Splice(number, 1, b"01"), Splice(text, 3, b'"')):
+        assert not stays_valid(Format.JSON, base, (splice,))
+    escaped = b'{"a": "\\"", "b": "text"}'
+    assert not stays_valid(Format.JSON, escaped, (Splice(escaped.index(b"ext"), 1, b"x"),))

@@ -237,7 +237,7 @@ def a_pass(toy: ToyCluster, key: int = 1, **changed: object) -> m.Introduce:
         ({"site": "elsewhere"}, "refused-pass-site"),
         ({"cluster": "other"}, "refused-pass-cluster"),
         ({"expires_s": 1}, "refused-pass-expired"),
-        ({"key": 9}, "refused-pass-forged"),
+        ({"key": 9}, "refused-pass-unknown-key"),
     ],
 )
 def test_a_wrong_pass_ends_the_link(changed: dict[str, object], counter: str) -> None:

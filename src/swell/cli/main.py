@@ -8,7 +8,9 @@ A user sees one red line for every `SwellError`, never a traceback.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, NamedTuple
 
@@ -40,6 +42,10 @@ COMMANDS: dict[str, Command] = {
     "status": Command("swell.cli.inspect", "status", "Show one node and its counters."),
     "directory": Command("swell.cli.directory", "app", "Show or change the directory's voters."),
     "dht": Command("swell.cli.dht", "app", "Read and write the distributed hash table."),
+    "config": Command(
+        "swell.cli.config", "app", "Publish configurations and see who has applied them."
+    ),
+    "service": Command("swell.cli.service", "app", "Register, find and watch instances."),
     "demo": Command("swell.cli.demo", "demo", "Watch a local cluster form, route and heal."),
     "node": Command("swell.cli.node", "node", "Run one node."),
     "cluster": Command("swell.cli.cluster", "app", "Make a cluster's authority and certificates."),
@@ -57,7 +63,6 @@ def build(chosen: str | None) -> typer.Typer:
         name="swell",
         help="Configuration, service state and messages to a whole fleet in at most three hops.",
         no_args_is_help=True,
-        add_completion=False,
         # Pretty tracebacks print local variables, and those may hold keys.
         pretty_exceptions_enable=False,
     )
@@ -77,14 +82,22 @@ def build(chosen: str | None) -> typer.Typer:
 def main() -> None:
     """Entry point of the console script and of `python -m swell`."""
     # The root has no options that take a value: the first bare word is the command.
-    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    words = [word for word in _typed() if not word.startswith("-")]
     try:
         build(words[0] if words else None)(prog_name="swell")
     except SwellError as error:
-        _complain(str(error))
+        _complain(str(error), getattr(error, "__notes__", ()))
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _typed() -> list[str]:
+    """What was typed behind `swell`, also while a shell asks how it could go on."""
+    for variable in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
+        if "_SWELL_COMPLETE" in os.environ and variable in os.environ:
+            return os.environ[variable].split()[1:]
+    return sys.argv[1:]
 
 
 def _show_version(wanted: bool) -> None:
@@ -109,7 +122,9 @@ def _not_loaded() -> None:
     raise AssertionError("only the command that was asked for is ever called")
 
 
-def _complain(sentence: str) -> None:
-    """One red line on stderr, whatever the sentence contains."""
+def _complain(sentence: str, notes: Sequence[str] = ()) -> None:
+    """One red line on stderr, whatever the sentence contains; below it what helps on, if any."""
     line = " ".join(sentence.split())
     typer.secho(f"error: {line}", fg=typer.colors.RED, err=True)
+    for note in notes:
+        typer.echo(note, err=True)

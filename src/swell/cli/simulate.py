@@ -19,7 +19,14 @@ from rich.progress import Progress
 from rich.table import Table
 
 from swell.errors import SwellError
-from swell.simulation.workloads.catalogue import BUGS, STORE_BUGS, WORKLOADS, bugs_of, run
+from swell.simulation.workloads.catalogue import (
+    BUGS,
+    CONFIG_BUGS,
+    STORE_BUGS,
+    WORKLOADS,
+    bugs_of,
+    run,
+)
 from swell.simulation.workloads.result import Result
 
 JOBS = 2
@@ -33,7 +40,7 @@ def simulate(
     first: Annotated[int, typer.Option(help="The first of the seeds.")] = 0,
     nodes: Annotated[int, typer.Option(help="Size: nodes (mixed) or links per node; 0: own.")] = 0,
     bug: Annotated[
-        list[str] | None, typer.Option(help="Plant: " + ", ".join(BUGS + STORE_BUGS))
+        list[str] | None, typer.Option(help="Plant: " + ", ".join(BUGS + STORE_BUGS + CONFIG_BUGS))
     ] = None,
     bugs: Annotated[bool, typer.Option(help="After how many seeds is each bug caught?")] = False,
     jobs: Annotated[int, typer.Option(help="Processes to run seeds in.")] = JOBS,

@@ -17,25 +17,28 @@ Call = Callable[[int, int, int, bytes, float | None], Awaitable[Answer]]
 
 
 async def list_applications(
-    call: Call, slots: int, deadline_s: float | None
+    call: Call, slots: int, deadline_s: float | None, services: bool = False
 ) -> tuple[ApplicationRow, ...]:
-    """In the order of their names."""
+    """In the order of their names; all, or those that have instances."""
     deadline = Deadline(deadline_s)
     waiting = iter(range(slots))
     found: list[ApplicationRow] = []
 
     async def ask() -> None:
         for slot in waiting:
-            found.extend(await _of_slot(call, slot, deadline))
+            found.extend(await _of_slot(call, slot, deadline, services))
 
     await asyncio.gather(*(ask() for _ in range(SLOTS_OPEN_MAX)))
     return tuple(sorted(found, key=lambda row: row.name))
 
 
-async def _of_slot(call: Call, slot: int, deadline: Deadline) -> list[ApplicationRow]:
+async def _of_slot(
+    call: Call, slot: int, deadline: Deadline, services: bool
+) -> list[ApplicationRow]:
     rows: list[ApplicationRow] = []
     while True:
-        place, read, body = requests.list_applications(slot, rows[-1].name if rows else "")
+        after = rows[-1].name if rows else ""
+        place, read, body = requests.list_applications(slot, after, services=services)
         answer = await call(CONFIG_SERVICE, place, read, body, deadline.left_s())
         page = requests.applications_of(answer.body)
         rows += page

@@ -10,17 +10,23 @@ The thread is a daemon: a program that ends, by Ctrl-C too, does not wait for it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
+from typing import Any, TypeVar
 
 import uvloop
 
+from swell.client.blocking_configs import SyncConfigs
+from swell.client.blocking_containers import Callback, SyncContainers, SyncUpdate
+from swell.client.blocking_services import SyncService
 from swell.client.connection import DEADLINE_S, Connection, Listener, connect
 from swell.client.dht import Reading
+from swell.client.documents import Document
 from swell.client.session_pending import Answer
+from swell.config.operations import ApplicationRow
 from swell.dht import operations
 from swell.dht.operations import DHT_SERVICE, truth_of, value_of
 from swell.errors import SwellError, UnavailableError
@@ -28,6 +34,8 @@ from swell.runtime.identity import LOCAL_CLUSTER
 from swell.store.request import Request
 
 Call = Callable[[int, int, int, bytes, float | None], Answer]
+
+T = TypeVar("T")
 
 CLOSE_S = 5.0
 
@@ -40,6 +48,13 @@ def connect_sync(
     deadline_s: float = DEADLINE_S,
     listener: Listener | None = None,
     token: str | None = None,
+    app: str | None = None,
+    site: str = "",
+    container: str | None = None,
+    interest: str | Sequence[str] = (),
+    snapshot: str | Path | None = None,
+    relay: bool = True,
+    listen: str | None = None,
 ) -> SyncConnection:
     """`swell.connect` for programs without a loop; the listener is called on another thread."""
     return SyncConnection(
@@ -50,6 +65,13 @@ def connect_sync(
             deadline_s=deadline_s,
             listener=listener,
             token=token,
+            app=app,
+            site=site,
+            container=container,
+            interest=interest,
+            snapshot=snapshot,
+            relay=relay,
+            listen=listen,
         )
     )
 
@@ -107,6 +129,67 @@ class SyncConnection:
     def dht(self) -> SyncDht:
         """The distributed hash table."""
         return SyncDht(self.call)
+
+    def configs(self, application: str) -> SyncConfigs:
+        """The configurations of an application, to publish and to look at."""
+        return SyncConfigs(self._connection.configs(application), self._run)
+
+    def service(self, name: str) -> SyncService:
+        """A service: to register its instances, and to find them."""
+        return SyncService(self._connection.service(name), self._run)
+
+    def services(self, *, deadline_s: float | None = None) -> tuple[ApplicationRow, ...]:
+        """All applications that have instances, or had, by name; asks every slot."""
+        return self._run(self._connection.services(deadline_s=deadline_s))
+
+    def applications(self, *, deadline_s: float | None = None) -> tuple[ApplicationRow, ...]:
+        """All applications of the cluster, by name; asks every slot."""
+        return self._run(self._connection.applications(deadline_s=deadline_s))
+
+    def config(
+        self, name: str, *, application: str | None = None, deadline_s: float | None = None
+    ) -> Document | None:
+        """The newest version here, None if there is none."""
+        work = self._connection.config(name, application=application, deadline_s=deadline_s)
+        return self._run(work)
+
+    def watch(
+        self, *names: str, application: str | None = None, manual: bool = False
+    ) -> Iterator[SyncUpdate]:
+        """What is here, then every change; ends when the client is closed."""
+        return self._containers().watch(names, application, manual)
+
+    def on_update(
+        self, names: str | Sequence[str], callback: Callback, *, application: str | None = None
+    ) -> Callable[[], None]:
+        """Call it with every update, on a thread of its own. What it raises is the reason why the
+        update is rejected. Returns a function that ends it."""
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        return self._containers().on_update(wanted, callback, application)
+
+    def _containers(self) -> SyncContainers:
+        return SyncContainers(self._connection.containers(), self._run, self._soon)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """On the client's loop; waits for the result."""
+        loop = self._loop
+        if loop is None:
+            work.close()
+            raise UnavailableError("the client is not connected: use it inside `with`")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise UnavailableError("the client was closed") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _soon(self, action: Callable[[], None]) -> None:
+        """On the client's loop, unless it has ended."""
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(action)
 
     def call(
         self, service: int, place: int, read: int, body: bytes, deadline_s: float | None = None

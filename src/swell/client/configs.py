@@ -14,16 +14,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import islice
 
+from swell.client import edits
 from swell.client.deadlines import Deadline
+from swell.client.edits import Edit
 from swell.client.reading import Wanted, read_content
 from swell.client.session_pending import Answer
 from swell.client.staging import Progress
-from swell.client.uploads import Uploading
-from swell.client.values import Condition, Publication, Value, check_condition
+from swell.client.uploads import Held, Uploading
+from swell.client.values import Condition, Publication, Value
 from swell.client.waiting import Report, Status, await_step, read_status
 from swell.config import operations as ops
 from swell.config import requests
-from swell.config.edits import Delete, Edit, Path, Rollback, Whole
 from swell.config.messages import Level
 from swell.config.names import check_application
 from swell.config.operations import CONFIG_SERVICE
@@ -44,10 +45,10 @@ class Configs:
     """The operations on one application. All take `deadline_s`: of the whole operation; without it
     every request has the client's own."""
 
-    def __init__(self, call: Call, application: str) -> None:
+    def __init__(self, call: Call, application: str, held: Held) -> None:
         self._call = call
         self.application = check_application(application, reserved=True)
-        self._uploading = Uploading(self)
+        self._uploading = Uploading(self, held)
 
     # Changes.
 
@@ -63,8 +64,7 @@ class Configs:
     ) -> Publication:
         """The value is this from now on; a long one travels as a delta if that is short, else in
         pieces: `progress(bytes, of)` hears of them."""
-        value = data.encode() if isinstance(data, str) else bytes(data)
-        edit = Whole(name, value, check_condition(condition))
+        edit = edits.put(name, data, condition)
         return await self._one(edit, author, deadline_s, progress)
 
     async def set(
@@ -80,7 +80,7 @@ class Configs:
     ) -> Publication:
         """Set one key of a JSON, YAML, TOML or key=value document, which is created if there is
         none. `as_text`: the text is a string whatever it looks like."""
-        edit = Path(name, path, text, as_text, check_condition(condition))
+        edit = edits.set(name, path, text, as_text, condition)
         return await self._one(edit, author, deadline_s)
 
     async def unset(
@@ -93,8 +93,7 @@ class Configs:
         deadline_s: float | None = None,
     ) -> Publication:
         """Remove one key of a document."""
-        edit = Path(name, path, None, condition=check_condition(condition))
-        return await self._one(edit, author, deadline_s)
+        return await self._one(edits.unset(name, path, condition), author, deadline_s)
 
     async def delete(
         self,
@@ -105,7 +104,7 @@ class Configs:
         deadline_s: float | None = None,
     ) -> Publication:
         """A deletion is a version; what does not exist stays as it is."""
-        return await self._one(Delete(name, check_condition(condition)), author, deadline_s)
+        return await self._one(edits.delete(name, condition), author, deadline_s)
 
     async def rollback(
         self,
@@ -117,26 +116,23 @@ class Configs:
         deadline_s: float | None = None,
     ) -> Publication:
         """A new version that is what a kept one was."""
-        edit = Rollback(name, version, check_condition(condition))
-        return await self._one(edit, author, deadline_s)
+        return await self._one(edits.rollback(name, version, condition), author, deadline_s)
 
     async def publish(
         self,
-        edits: Sequence[Edit],
+        changes: Sequence[Edit],
         *,
         author: str = "",
         deadline_s: float | None = None,
         progress: Progress | None = None,
     ) -> tuple[Publication, ...]:
-        """Several changes as one step (`swell.config.edits`), of different configurations; a
-        `Whole` may have any length. What each made, in order."""
+        """Several changes (`swell.edits`) of different configurations as one step. What each made,
+        in order."""
         deadline = Deadline(deadline_s)
-        for edit in edits:
+        for edit in changes:
             if not isinstance(edit, Edit):
-                raise ConfigurationError(
-                    f"{type(edit).__name__} is no edit: see swell.config.edits"
-                )
-        result = await self._uploading.publish(edits, author, deadline, progress)
+                raise ConfigurationError(f"{type(edit).__name__} is no edit: see swell.edits")
+        result = await self._uploading.publish(changes, author, deadline, progress)
         return tuple(
             Publication(made.name, result.step, made.version, made.id, made.length, made.changed)
             for made in result.made
@@ -157,10 +153,12 @@ class Configs:
         *,
         relaying: bool | None = None,
         versions_kept: int | None = None,
+        protect: float | None = None,
         deadline_s: float | None = None,
     ) -> ops.Options:
-        """Change what is given; the options now."""
-        request = requests.set_options(self.application, relaying, versions_kept)
+        """Change what is given; the options now. `protect` is about the application's instances
+        (`swell.client.services`)."""
+        request = requests.set_options(self.application, relaying, versions_kept, protect)
         return requests.options_of(await self.ask(request, Deadline(deadline_s)))
 
     # Reading.
@@ -210,6 +208,14 @@ class Configs:
     ) -> AsyncIterator[str]:
         """The lines of the difference of two kept versions in the manner of `diff -u`; none if
         they are equal. A deletion counts as empty. `new` 0: the newest."""
+        async for lines in self.diff_pages(name, old, new, context):
+            for line in lines:
+                yield line
+
+    async def diff_pages(
+        self, name: str, old: int, new: int, context: int
+    ) -> AsyncIterator[Sequence[str]]:
+        """The same, many lines at a time; they are made off the loop."""
         before, after = await asyncio.gather(self._existing(name, old), self._existing(name, new))
         lines = unified(
             await _bytes_of(before),
@@ -218,9 +224,8 @@ class Configs:
             f"{name} version {after.version}",
             context,
         )
-        while part := await asyncio.to_thread(lambda: [*islice(lines, LINES_MAX)]):
-            for line in part:
-                yield line
+        while page := await asyncio.to_thread(lambda: [*islice(lines, LINES_MAX)]):
+            yield page
 
     async def _existing(self, name: str, version: int) -> Value:
         value = await self.get(name, version)

@@ -22,13 +22,15 @@ from swell.client.reading import Wanted, read_content
 from swell.client.staging import Asker, Progress, Staging
 from swell.config import requests
 from swell.config import splices as deltas
+from swell.config.application import conflict
+from swell.config.configuration import Present
 from swell.config.content import Content
 from swell.config.diffing import delta
 from swell.config.edits import WHOLE_BYTES_MAX, Edit, Splices, Uploaded, Whole
 from swell.config.operations import Got, Published
 from swell.config.uploads import UPLOADS_MAX
 from swell.config.versions import NO_VERSION
-from swell.errors import StaleVersionError, TooLargeError
+from swell.errors import RefusedError, StaleVersionError, TooLargeError
 from swell.store.request import Request
 
 ATTEMPTS_MAX = 4
@@ -77,9 +79,9 @@ class _Prepared(NamedTuple):
 class Uploading:
     """Publishes for one application."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, held: Held) -> None:
         self._asker = asker
-        self._held = Held()
+        self._held = held
 
     async def publish(
         self, edits: Sequence[Edit], author: str, deadline: Deadline, progress: Progress | None
@@ -92,9 +94,9 @@ class Uploading:
             by_delta = attempt < ATTEMPTS_MAX
             budget = INLINE_BYTES_MAX - _weight(edits, long)
             for place, edit in long.items():
-                ready = None
-                if by_delta:
-                    ready = await self._by_delta(edit, budget, deadline)
+                if isinstance(prepared[place].edit, Uploaded):
+                    continue  # It is there, whatever was published meanwhile.
+                ready = await self._by_delta(edit, budget, deadline) if by_delta else None
                 if ready is None:
                     ready = await self._by_upload(edit, deadline, progress)
                 budget -= _weight([ready.edit], {})
@@ -116,25 +118,26 @@ class Uploading:
     # By delta.
 
     async def _by_delta(self, edit: Whole, budget: int, deadline: Deadline) -> _Prepared | None:
-        """The delta from the present version; None if there is none that is short."""
+        """The delta from the present version; None if there is none that is short, or if that
+        version may not be read or is not kept any more."""
         application, name = self._asker.application, edit.name
-        request = requests.get(application, name, data=True)
-        got = requests.got_of(await self._asker.ask(request, deadline))
-        _check(edit, got, application)
-        if got is None or got.deleted or not _alike(got.length, len(edit.data)):
+        try:
+            request = requests.get(application, name)
+            got = requests.got_of(await self._asker.ask(request, deadline))
+            _check(edit, got, application)
+            if got is None or got.deleted or not _alike(got.length, len(edit.data)):
+                return None
+            base = await self._base(edit, got, deadline)
+        except RefusedError:
             return None
-        content = await asyncio.to_thread(Content.of, edit.data)
-        base = await self._base(name, got, content, deadline)
-        splices = await asyncio.to_thread(_delta, base, edit.data)
-        if splices is None:
+        made = await asyncio.to_thread(_delta, base, edit.data)
+        if made is None or len(made[0]) > budget:
             return None
-        made = await asyncio.to_thread(base.splice, splices)
-        encoded = await asyncio.to_thread(deltas.encode, splices)
-        if len(encoded) > budget:
-            return None
-        return _Prepared(Splices(name, encoded, got.id, edit.condition), made)
+        encoded, content = made
+        return _Prepared(Splices(name, encoded, got.id, edit.condition), content)
 
-    async def _base(self, name: str, got: Got, new: Content, deadline: Deadline) -> Content:
+    async def _base(self, edit: Whole, got: Got, deadline: Deadline) -> Content:
+        """The present version: at hand, or fetched but for the chunks that the new one has too."""
         held = self._held.get(got.id)
         if held is not None:
             return held
@@ -145,8 +148,8 @@ class Uploading:
             return await self._asker.ask(request, deadline)
 
         application = self._asker.application
-        wanted = Wanted(application, name, got.version, got.length, got.digest)
-        return await read_content(ask, wanted, new)
+        wanted = Wanted(application, edit.name, got.version, got.length, got.digest)
+        return await read_content(ask, wanted, await asyncio.to_thread(Content.of, edit.data))
 
     # By upload.
 
@@ -193,19 +196,13 @@ def _weight(edits: Sequence[Edit], but: dict[int, Whole]) -> int:
 
 def _check(edit: Whole, got: Got | None, application: str) -> None:
     """Tell now what the cluster would tell after everything was sent."""
-    if edit.condition is None:
-        return
-    version, id, deleted = (
-        (0, NO_VERSION, True) if got is None else (got.version, got.id, got.deleted)
-    )
-    if edit.condition == id or (edit.condition == NO_VERSION and deleted):
-        return
-    state = f"is deleted with version {version}" if deleted else f"is at version {version}"
-    state = f"{state} ({id.hex()})" if version else "does not exist"
-    sentence = f"{edit.name} of {application} {state}, which is not what was expected"
-    raise StaleVersionError(
-        edit.name, version, id, deleted, f"{sentence}: look at it and try again"
-    )
+    present = Present(0, NO_VERSION, None)
+    if got is not None:
+        present = Present(got.version, got.id, None if got.deleted else Content.of(b""))
+    if not present.allows(edit.condition):
+        found = requests.conflict_of(str(conflict(application, edit.name, present)), application)
+        assert found is not None
+        raise StaleVersionError(*found)
 
 
 def _alike(old_length: int, new_length: int) -> bool:
@@ -213,8 +210,10 @@ def _alike(old_length: int, new_length: int) -> bool:
     return max(old_length, new_length) <= LENGTHS_ALIKE * min(old_length, new_length)
 
 
-def _delta(base: Content, data: bytes) -> deltas.Delta | None:
-    return delta(base.bytes(), data)
+def _delta(base: Content, data: bytes) -> tuple[bytes, Content] | None:
+    """The delta, encoded, and the content that it makes."""
+    splices = delta(base.bytes(), data)
+    return None if splices is None else (deltas.encode(splices), base.splice(splices))
 
 
 def _digested(data: bytes) -> Content:

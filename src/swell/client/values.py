@@ -47,17 +47,15 @@ class Publication(NamedTuple):
     changed: bool
 
 
-class Value:
-    """One version of one configuration. Its bytes are read when they are first asked for."""
+class VersionFacts:
+    """One version of one configuration, without its bytes."""
 
     __slots__ = (
-        "_data", "_read", "author", "deleted", "digest", "id", "length", "name", "stale", "step",
-        "version", "wall_us",
+        "author", "deleted", "digest", "id", "length", "name", "stale", "step", "version",
+        "wall_us",
     )  # fmt: skip
 
-    def __init__(
-        self, name: str, got: Got, stale: bool, read: Callable[[Value], Awaitable[bytes]]
-    ) -> None:
+    def __init__(self, name: str, got: Got, stale: bool) -> None:
         self.name = name
         self.version = got.version
         self.id = got.id
@@ -70,13 +68,28 @@ class Value:
         """This version is a deletion: it has no bytes."""
         self.stale = stale
         """As a member says that may be behind."""
-        self._data = got.data
-        self._read = read
 
     @property
     def time(self) -> datetime:
         """When it was published."""
         return datetime.fromtimestamp(self.wall_us / 1e6, UTC)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} version {self.version} ({self.id.hex()}), {self.length} bytes>"
+
+
+class Value(VersionFacts):
+    """A version whose bytes are read when they are first asked for."""
+
+    __slots__ = ("_data", "_read", "got")
+
+    def __init__(
+        self, name: str, got: Got, stale: bool, read: Callable[[Value], Awaitable[Data]]
+    ) -> None:
+        super().__init__(name, got, stale)
+        self.got = got
+        self._data = got.data
+        self._read = read
 
     async def bytes(self) -> Data:
         """All of it, exactly of this version, also if there are later ones by now."""
@@ -92,6 +105,3 @@ class Value:
 
     async def json(self) -> Any:
         return json.loads(await self.bytes())
-
-    def __repr__(self) -> str:
-        return f"<{self.name} version {self.version} ({self.id.hex()}), {self.length} bytes>"

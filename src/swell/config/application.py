@@ -14,7 +14,7 @@ from itertools import islice
 from swell.config.bursts import Change, StepChanges
 from swell.config.configuration import Configuration, ConflictError, Next, Present, advance
 from swell.config.edits import Resolved, Way
-from swell.config.names import check_configuration
+from swell.config.names import RESERVED, check_configuration
 from swell.config.operations import CONFLICT, Made, Options, Published
 from swell.config.recent import Recent
 from swell.config.uploads import Uploads
@@ -67,12 +67,13 @@ class Application:
         return len(self._names)
 
     def names(self, prefix: str, after: str) -> Iterator[str]:
-        """Those with a prefix behind `after`, in order."""
+        """Those with a prefix behind `after`, in order; reserved ones only by their prefix."""
         start = max(bisect_left(self._names, prefix), bisect_left(self._names, after))
+        hidden = not prefix.startswith(RESERVED)
         for name in islice(self._names, start, None):
             if not name.startswith(prefix):
                 return
-            if name != after:
+            if name != after and not (hidden and name.startswith(RESERVED)):
                 yield name
 
     # Changing.

@@ -11,11 +11,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from swell.config.names import INSTANCES, check_configuration
 from swell.config.versions import VersionId
+from swell.errors import InvalidNameError
 from swell.wire.codec import Message
 
 WHOLE_BYTES_MAX = 256 * 1024
 """Longest value that travels whole: in a command, in an answer, in a burst."""
+
+LINES_MAX = 256
+"""Lines that one edit may change."""
 
 UploadId = Annotated[bytes, Meta(min_length=8, max_length=32)]
 Length = Annotated[int, Meta(ge=0, le=(1 << 48) - 1)]
@@ -75,7 +80,35 @@ class Delete(Message, frozen=True, tag=6):
     condition: VersionId | None = None
 
 
-Edit = Whole | Uploaded | Splices | Path | Rollback | Delete
+class Line(Message, frozen=True):
+    """One line of a list: its text becomes this, or there is no such line any more.
+
+    `only`: what must be there, or this line stays as it is. Empty: no line of this key; else a
+    line whose text begins so."""
+
+    key: str
+    text: str | None
+    only: str | None = None
+
+
+class Lines(Message, frozen=True, tag=7):
+    """Lines of a list (`swell.config.lines`), each with a key of its own."""
+
+    name: str
+    lines: Annotated[tuple[Line, ...], Meta(min_length=1, max_length=LINES_MAX)]
+    condition: VersionId | None = None
+
+
+Edit = Whole | Uploaded | Splices | Path | Rollback | Delete | Lines
+
+
+def check_edit(edit: Edit) -> None:
+    """Raise `InvalidNameError` unless a client may change this configuration in this way: what is
+    reserved by its lines, and nothing else by lines."""
+    by_lines = isinstance(edit, Lines)
+    check_configuration(edit.name, reserved=by_lines)
+    if by_lines and edit.name != INSTANCES:
+        raise InvalidNameError(f"{edit.name} is no list: only {INSTANCES} is changed by lines")
 
 
 class Way(IntEnum):

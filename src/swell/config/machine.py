@@ -19,7 +19,7 @@ from swell.config.configuration import Configuration, NotKeptError
 from swell.config.content import Content
 from swell.config.edits import WHOLE_BYTES_MAX
 from swell.config.history import KEEP_VERSIONS
-from swell.config.names import check_application
+from swell.config.names import INSTANCES, check_application
 from swell.config.operations import BadOperationError, Operation
 from swell.config.uploads import Uploads
 from swell.store.state import NotExecutedError
@@ -31,12 +31,18 @@ _NIL = _encode(None)
 class ConfigMachine:
     """The applications of one slot."""
 
-    __slots__ = ("_applications", "_keep_versions", "_operations", "uploads")
+    __slots__ = (
+        "_applications", "_keep_versions", "_operations", "service_changes", "services", "uploads",
+    )  # fmt: skip
 
     def __init__(self, keep_versions: int = KEEP_VERSIONS) -> None:
         self._applications: dict[str, Application] = {}
         self._keep_versions = keep_versions
         self.uploads = Uploads()
+        self.services: dict[str, None] = {}
+        """Applications that have instances, or had, in the order of their last changes."""
+        self.service_changes = 0
+        """Grows with every change of a service: its followers look at the last so many."""
         self._operations: dict[type, Callable[[Any], bytes]] = {
             ops.Step: self._step,
             ops.Stage: self._stage,
@@ -81,6 +87,9 @@ class ConfigMachine:
     def load(self, data: bytes) -> None:
         """Become what was dumped; `WireError`, and nothing changed, if it is no dump."""
         self._applications, self.uploads = images.load(data)
+        self.services = {
+            item.name: None for item in self.applications() if INSTANCES in item.configurations
+        }
 
     # Commands.
 
@@ -94,7 +103,14 @@ class ConfigMachine:
         )
         if application.step:
             self._applications[name] = application
+        if any([edit.name == INSTANCES for edit in step.edits]):
+            self._note_service(name)
         return _encode(published)
+
+    def _note_service(self, name: str) -> None:
+        self.services.pop(name, None)
+        self.services[name] = None
+        self.service_changes += 1
 
     def _stage(self, stage: ops.Stage) -> bytes:
         application = check_application(stage.application, reserved=True)
@@ -106,11 +122,14 @@ class ConfigMachine:
         if application is None:
             application = self._applications[name] = Application(name)
         options = application.options
-        relaying, kept = request.relaying, request.versions_kept
+        relaying, kept, protect = request.relaying, request.versions_kept, request.protect
         application.options = ops.Options(
             options.relaying if relaying is None else relaying,
             options.versions_kept if kept is None else kept,
+            options.protect if protect is None else protect,
         )
+        if name in self.services:
+            self._note_service(name)
         if kept:
             for item in application.configurations.values():
                 item.history.trim(kept, item.history.size)
@@ -192,7 +211,8 @@ class ConfigMachine:
         )  # fmt: skip
 
     def _list_applications(self, get: ops.ListApplications) -> bytes:
-        behind = (item for item in self.applications() if item.name > get.after)
+        names = self.services if get.services else self._applications
+        behind = (self._applications[name] for name in sorted(names) if name > get.after)
         return _encode(
             [
                 ops.ApplicationRow(item.name, item.step, item.count)

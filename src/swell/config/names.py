@@ -17,6 +17,9 @@ CONFIGURATION_BYTES_MAX = 512
 
 RESERVED = "@"
 
+INSTANCES = "@instances"
+"""The list of a service's instances (`swell.services.instances`)."""
+
 
 def place(application: str) -> int:
     """Modulo the number of slots: the slot of an application (RIP-1)."""

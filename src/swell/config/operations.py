@@ -97,6 +97,7 @@ class SetOptions(Message, frozen=True):
     application: str
     relaying: bool | None = None
     versions_kept: Annotated[int, Meta(ge=0, le=VERSIONS_KEPT_MAX)] | None = None
+    protect: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
 
 
 class Get(Message, frozen=True):
@@ -136,8 +137,11 @@ class GetHistory(Message, frozen=True):
 
 
 class ListApplications(Message, frozen=True):
+    """`services`: only those that have instances."""
+
     after: str = ""
     limit: Count = ROWS_MAX
+    services: bool = False
 
 
 # Results.
@@ -159,10 +163,12 @@ class Published(Message, frozen=True):
 
 
 class Options(Message, frozen=True):
-    """`versions_kept` 0: as the nodes' settings say."""
+    """`versions_kept` 0: as the nodes' settings say. `protect`: with a smaller share of healthy
+    instances the service's list is protected."""
 
     relaying: bool = True
     versions_kept: int = 0
+    protect: float = 0.0
 
 
 class Got(Message, frozen=True):

@@ -41,12 +41,16 @@ def combined(proofs: Iterable[bytes]) -> bytes:
 
 
 def aggregate(secrets: Iterable[bytes], burst: bytes, level: int) -> bytes:
-    """The proofs of those with these secrets, in one."""
+    """The proofs of those with these secrets, in one. What a primary does for every container and
+    burst: so the proofs are folded together in large numbers instead of one by one."""
     said = b"%b%c" % (burst, level)
-    total = 0
-    for secret in secrets:
-        digest = blake2b(said, digest_size=PROOF_BYTES, key=secret).digest()
-        total ^= int.from_bytes(digest, "big")
+    proofs = [blake2b(said, digest_size=PROOF_BYTES, key=secret).digest() for secret in secrets]
+    total, count = int.from_bytes(b"".join(proofs), "big"), len(proofs)
+    while count > 1:
+        half = count >> 1
+        bits = 8 * PROOF_BYTES * half
+        total = total >> bits ^ total & (1 << bits) - 1
+        count -= half
     return total.to_bytes(PROOF_BYTES, "big")
 
 

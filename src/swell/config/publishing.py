@@ -19,10 +19,10 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from swell.config import operations as ops
-from swell.config.edits import Rollback, Uploaded
+from swell.config.edits import Lines, Rollback, Uploaded, check_edit
 from swell.config.heads import Done, Line, Ordered, Ticket, step_of
 from swell.config.machine import ConfigMachine
-from swell.config.names import check_application, check_configuration, place
+from swell.config.names import check_application, place
 from swell.config.operations import CONFIG_SERVICE, STEP_BYTES_MAX
 from swell.config.resolving import Ready, Task, resolve
 from swell.errors import SwellError, TooLargeError, UnavailableError
@@ -72,6 +72,8 @@ class Publishing:
         self._running = False
         self.asides: dict[int, Callable[[Execute, Done], None]] = {}
         """Services that the primary of an application's slot answers beside the log."""
+        self.check_lines: Callable[[Lines], None] | None = None
+        """Raises what a client's change of lines is to be refused for."""
 
     @property
     def slots(self) -> int:
@@ -100,6 +102,14 @@ class Publishing:
                 self.asides[execute.service](execute, done)
             return
         self._store.execute(execute, done)
+
+    def publish(self, execute: Execute, publish: ops.Publish, done: Done) -> None:
+        """A change of this node's own making, which may touch what clients may not. `execute`
+        says under which number."""
+        if self._machine(execute) is None:
+            done(Status.REDIRECT, b"")
+        else:
+            self._run(Ticket(execute, publish, done))
 
     def _machine(self, execute: Execute) -> ConfigMachine | None:
         """Of a slot that this node serves."""
@@ -132,7 +142,9 @@ class Publishing:
             )
         if isinstance(request, ops.Publish):
             for edit in request.edits:
-                check_configuration(edit.name)
+                check_edit(edit)
+                if isinstance(edit, Lines) and self.check_lines is not None:
+                    self.check_lines(edit)
             if len({edit.name for edit in request.edits}) != len(request.edits):
                 raise ops.BadOperationError("a step changes a configuration twice: join the two")
         elif isinstance(request, ops.Stage):

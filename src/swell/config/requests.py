@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from swell.config import operations as ops
-from swell.config.edits import WHOLE_BYTES_MAX, Edit, Whole
-from swell.config.names import check_application, check_configuration, place
+from swell.config.edits import WHOLE_BYTES_MAX, Edit, Whole, check_edit
+from swell.config.names import check_application, place
 from swell.config.versions import NO_VERSION
 from swell.errors import TooLargeError, WireError
 from swell.store.messages import Read
@@ -38,7 +38,7 @@ def publish(application: str, edits: Sequence[Edit], author: str = "", wall_us: 
     if not 0 < len(edits) <= ops.EDITS_MAX:
         raise TooLargeError(f"a step has {len(edits)} edits, allowed are 1 to {ops.EDITS_MAX}")
     for edit in edits:
-        check_configuration(edit.name)
+        check_edit(edit)
         if isinstance(edit, Whole) and len(edit.data) > WHOLE_BYTES_MAX:
             raise TooLargeError(
                 f"{edit.name} has {len(edit.data)} bytes, at once allowed are {WHOLE_BYTES_MAX}:"
@@ -52,9 +52,12 @@ def stage(application: str, upload: bytes, offset: int, data: bytes) -> Request:
 
 
 def set_options(
-    application: str, relaying: bool | None = None, versions_kept: int | None = None
+    application: str,
+    relaying: bool | None = None,
+    versions_kept: int | None = None,
+    protect: float | None = None,
 ) -> Request:
-    return _command(application, ops.SetOptions(application, relaying, versions_kept))
+    return _command(application, ops.SetOptions(application, relaying, versions_kept, protect))
 
 
 def get(
@@ -90,11 +93,15 @@ def history(application: str, name: str, stale: bool = False) -> Request:
 
 
 def list_applications(
-    slot: int, after: str = "", limit: int = ops.ROWS_MAX, stale: bool = False
+    slot: int,
+    after: str = "",
+    limit: int = ops.ROWS_MAX,
+    stale: bool = False,
+    services: bool = False,
 ) -> Request:
-    """The applications of one slot."""
+    """The applications of one slot; or only those that have instances."""
     kind = Read.STALE if stale else Read.LINEARIZABLE
-    return Request(slot, kind, ops.encode(ops.ListApplications(after, limit)))
+    return Request(slot, kind, ops.encode(ops.ListApplications(after, limit, services)))
 
 
 # Results.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from swell.config import lines
 from swell.config import splices as deltas
 from swell.config.application import conflict
 from swell.config.configuration import Next, Present, advance
@@ -18,6 +19,7 @@ from swell.config.edits import (
     WHOLE_BYTES_MAX,
     Delete,
     Edit,
+    Lines,
     Path,
     Resolved,
     Rollback,
@@ -26,7 +28,14 @@ from swell.config.edits import (
     Way,
     Whole,
 )
-from swell.config.formats.format import Format, format_of, set_path, unset_path, validate
+from swell.config.formats.format import (
+    Format,
+    format_of,
+    set_path,
+    stays_valid,
+    unset_path,
+    validate,
+)
 from swell.config.splices import Delta
 from swell.errors import InvalidContentError, SwellError, TooLargeError
 
@@ -53,6 +62,8 @@ class Task(NamedTuple):
         edit, present = self.edit, self.present
         if isinstance(edit, Delete):
             return 0
+        if isinstance(edit, Lines):
+            return sum([len(line.text or "") for line in edit.lines])
         format_ = format_of(edit.name)
         if isinstance(edit, Splices) and format_ is Format.BYTES:
             return len(edit.delta)
@@ -86,7 +97,8 @@ def _resolved(task: Task) -> Ready:
             raise TooLargeError(
                 f"{after.length} bytes, allowed are {task.value_bytes_max}: divide it"
             )
-        _validate(edit, after.content, changed=after is not present)
+        if after is not present:
+            _validate(edit, ready.made)
     except SwellError as error:
         raise UnresolvableError(
             f"{edit.name} of {task.application} {present.words()}; the change is refused: {error}"
@@ -94,9 +106,12 @@ def _resolved(task: Task) -> Ready:
     return ready
 
 
-def _validate(edit: Edit, content: Content | None, changed: bool) -> None:
-    format_ = format_of(edit.name)
-    if format_ is Format.BYTES or content is None or not changed:
+def _validate(edit: Edit, made: Next) -> None:
+    """What is there already is valid: nothing becomes a version that is not."""
+    format_, content, base = format_of(edit.name), made.after.content, made.before.content
+    if format_ is Format.BYTES or content is None:
+        return
+    if base is not None and made.splices and stays_valid(format_, base.bytes(), made.splices):
         return
     try:
         validate(format_, content.bytes())
@@ -126,6 +141,8 @@ def _ready(task: Task, condition: bytes | None) -> Ready:
             return _spliced(task, deltas.decode(edit.delta), condition, edit.delta)
         case Path():
             return _path(task, edit, condition)
+        case Lines():
+            return _listed(task, edit, condition)
         case Rollback():
             if task.source is not None:
                 return _rolled_back(task, task.source, condition)
@@ -165,6 +182,14 @@ def _path(task: Task, edit: Path, condition: bytes | None) -> Ready:
     if content is None:
         return _whole(task, deltas.apply_to(old, splices), condition)
     return _spliced(task, splices, condition)
+
+
+def _listed(task: Task, edit: Lines, condition: bytes | None) -> Ready:
+    content = task.present.content
+    if content is not None:
+        return _spliced(task, lines.resolve(content, edit.lines), condition)
+    data = b"".join([splice.data for splice in lines.resolve(Content.of(b""), edit.lines)])
+    return _plain(task, Way.WHOLE if data else Way.NOTHING, data, condition)
 
 
 def _rolled_back(task: Task, source: Content, condition: bytes | None) -> Ready:

@@ -41,7 +41,13 @@ REFUSED_S = 30.0
 REDIRECTS_MAX = 3
 """Followed at once; then one waits: two nodes may name each other."""
 
+TICK_S = 0.001
+"""What is due within this time is due: clocks and timers do not agree to the last bit."""
+
 CONNECT_S = 10.0
+
+LATE_MAX = 64
+"""Subscriptions that were given up before they were answered and are remembered."""
 
 Key = tuple[str, bytes]
 
@@ -80,6 +86,8 @@ class Attaching:
         self.all: dict[Key, Attachment] = {}
         self.by_peer: dict[Peer, dict[Attachment, None]] = {}
         self._by_number: dict[int, Attachment] = {}
+        self._late: dict[int, Attachment] = {}
+        """Those given up: the node may yet serve them, and expects its secret in their proofs."""
         self._number = 0
         self._timer: Timer | None = None
         self._timer_due = 0.0
@@ -146,7 +154,7 @@ class Attaching:
             self._connect()
             return
         for attachment in list(self.all.values()):
-            if not attachment.serving and attachment.wake_at <= now:
+            if not attachment.serving and attachment.wake_at <= now + TICK_S:
                 if attachment.peer is not None:
                     attachment.attempts += 1  # no answer in time
                     self.leave(attachment)
@@ -198,7 +206,7 @@ class Attaching:
         return peers.next(known, now)
 
     def ask(self, attachment: Attachment, peer: Peer) -> None:
-        self._by_number.pop(attachment.number, None)
+        self._give_up_number(attachment)
         self._number += 1
         attachment.number = self._number
         self._by_number[self._number] = attachment
@@ -209,8 +217,7 @@ class Attaching:
         """It is not with its node any more."""
         peer, attachment.peer = attachment.peer, None
         attachment.serving = False
-        self._by_number.pop(attachment.number, None)
-        attachment.number = 0
+        self._give_up_number(attachment)
         if peer is not None:
             peer.kept -= 1
             served = self.by_peer[peer]
@@ -218,12 +225,23 @@ class Attaching:
             if not served:
                 del self.by_peer[peer]
 
+    def _give_up_number(self, attachment: Attachment) -> None:
+        """The answer is not waited for any more."""
+        if self._by_number.pop(attachment.number, None) is not None:
+            self._late[attachment.number] = attachment
+            if len(self._late) > LATE_MAX:
+                del self._late[next(iter(self._late))]
+        attachment.number = 0
+
     # Answers.
 
     def on_subscribed(self, session: Session, subscribed: Subscribed) -> None:
         attachment = self._by_number.pop(subscribed.number, None)
         if attachment is None or attachment.peer is None or attachment.peer.session is not session:
             self._store.counters["late-subscribed"] += 1
+            late = self._late.pop(subscribed.number, None)
+            if late is not None and subscribed.answer == Answer.SERVING:
+                late.learn_secret(subscribed)
             return
         attachment.number = 0
         if subscribed.answer == Answer.SERVING:

@@ -63,15 +63,19 @@ class Attachment:
 
     def learn(self, subscribed: Subscribed) -> None:
         """A node serves it."""
+        self.learn_secret(subscribed)
+        self.members = [contact.address for contact in subscribed.members]
+        feed = self.feed
+        feed.known_step = max(feed.known_step, subscribed.step)
+
+    def learn_secret(self, subscribed: Subscribed) -> None:
+        """What a node gave counts for whatever it sends, also if its answer came too late."""
         expires_s = 0
         if subscribed.pass_:
             expires_s = read_pass(subscribed.pass_, subscribed.key).expires_s
         new = Credentials(subscribed.key, subscribed.secret, subscribed.pass_, expires_s)
         others = [one for one in self.credentials if one.key != new.key]
         self.credentials = [new, *others][:CREDENTIALS_MAX]
-        self.members = [contact.address for contact in subscribed.members]
-        feed = self.feed
-        feed.known_step = max(feed.known_step, subscribed.step)
 
     def open(self, data: bytes, cluster: str, verify: bool) -> tuple[Burst, Credentials]:
         """A burst of this feed, and of which node it is; `WireError` if it is of none."""

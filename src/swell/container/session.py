@@ -8,6 +8,7 @@ from siblings; it verifies them, passes them on if it is told to, applies them a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from swell.client.session_pending import Done
 from swell.client.store_session import Notice, StoreSession
@@ -213,13 +214,18 @@ class ContainerSession:
             snapshot.begin(feed)
             feed.keep = snapshot.keep
         self.attaching.add(attachment)
-        if self._hear is not None and not receipts.automatic:
+        if feed.documents and not receipts.automatic:
+            self.world.call_later(0.0, partial(self._tell_restored, feed))
+
+    def _tell_restored(self, feed: Feed) -> None:
+        """The application judges what an earlier life had."""
+        if self._hear is not None:
             for update in feed.updates():
                 self._hear(update)
 
     def _on_snapshot(self) -> None:
         self.ready = True
-        for attachment in self.attaching.all.values():
+        for attachment in list(self.attaching.all.values()):
             self._begin(attachment)
         for action in self._on_ready:
             action()
@@ -246,10 +252,11 @@ class ContainerSession:
         began = world.now()
         relay = ""
         if session.kind == LinkKind.RELAY:
-            shown = None if self.siblings is None else self.siblings.of(session)
+            if session.link.dialed or self.siblings is None:
+                raise WireError("unexpected-type", "a burst from a sibling that is relayed to")
+            shown = self.siblings.of(session)
             if shown is None:
-                if self.siblings is not None:
-                    self.siblings.refuse(session, "no-pass")
+                self.siblings.refuse(session, "no-pass")
                 return
             relay = shown.container
         digest, data = read_deliver(frame)
@@ -261,7 +268,7 @@ class ContainerSession:
             verify = "no-signature-check" not in self._bugs
             burst, credentials = attachment.open(data, self._cluster, verify)
         except WireError as error:
-            self._on_bad_burst(attachment, session, relay, error)
+            self._on_bad_burst(attachment, relay, error)
             return
         target: Target
         if digest:
@@ -291,9 +298,7 @@ class ContainerSession:
         self._durability.note(attachment.receipts)
         self.on_served(attachment)
 
-    def _on_bad_burst(
-        self, attachment: Attachment, session: Session, relay: str, error: WireError
-    ) -> None:
+    def _on_bad_burst(self, attachment: Attachment, relay: str, error: WireError) -> None:
         """Nothing of it is used. Whoever brought it is reported, once it is certain that the node
         that may have signed it is not just about to be known here."""
         self.counters[error.reason] += 1

@@ -60,7 +60,7 @@ class Siblings:
             return "unexpected"
         shown = self._read(data)
         if shown is None:
-            return "forged"
+            return "unknown-key"
         if shown.cluster != self._cluster:
             return "cluster"
         if shown.application != self._owner:

@@ -22,15 +22,15 @@ from typing import Any, NamedTuple
 
 from swell.lab import fanout_peers, socket_bytes
 from swell.lab.experiment import Bar, Lab, Report
+from swell.lab.fanout_swell import Swell
 from swell.lab.fanout_trial import SUBSCRIBERS, WINDOW, Outcome, System, Trial
 from swell.lab.fanout_value import VALUE_BYTES
 
 SUMMARY = "a 10 KB value pushed to 500 subscribers, beside etcd, NATS and Redis: rates, cost, bytes"
 PEERS = tuple(fanout_peers.PEERS)
 
-OURS: System | None = None
-"""Our own system."""
-OUR_NAME = "swell"
+OURS: System = Swell()
+OUR_NAME = OURS.name
 
 OWN_WAY, BY_HAND = "each system's own way", "patches by hand"
 RATE_RATIO_MIN = 3.0
@@ -54,7 +54,7 @@ QUICK = Plan(rounds=1, warm_up_s=0.5, seconds=3.0)
 
 def run(lab: Lab) -> Report:
     plan = QUICK if lab.quick else FULL
-    asked: list[System] = [] if OURS is None else [OURS]
+    asked: list[System] = [OURS]
     asked += [fanout_peers.PEERS[name] for name in PEERS if name in lab.peers]
     absences = [system.absence() for system in asked if system.absence()]
     systems = [system for system in asked if not system.absence()]

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 STORE = "STORE"
 """The purpose of links between stores."""
 
+RELAY = "RELAY"
+"""The purpose of links between containers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -325,6 +328,28 @@ class ReplicationClog(PathFault):
         return Rule(left, right, clog_s=self.clog_s, purpose=STORE)
 
 
+@dataclass(frozen=True, slots=True)
+class RelayCut(PathFault):
+    """Nothing passes between siblings, while their links to the nodes live."""
+
+    kind: ClassVar[str] = "relay-cut"
+    one_way: bool = False
+
+    def rule(self) -> Rule:
+        left, right = frozenset(self.victims), frozenset(self.others)
+        return Rule(left, right, both_ways=not self.one_way, cut=True, purpose=RELAY)
+
+
+@dataclass(frozen=True, slots=True)
+class RelayClog(PathFault):
+    kind: ClassVar[str] = "relay-clog"
+    clog_s: float = 0.5
+
+    def rule(self) -> Rule:
+        left, right = frozenset(self.victims), frozenset(self.others)
+        return Rule(left, right, clog_s=self.clog_s, purpose=RELAY)
+
+
 KINDS: dict[str, type[Fault]] = {
     fault.kind: fault
     for fault in (
@@ -338,3 +363,8 @@ CLUSTER_KINDS: dict[str, type[Fault]] = KINDS | {
     fault.kind: fault for fault in (CrashMany, CrashAll, ReplicationCut, ReplicationClog)
 }
 """... and to a cluster that replicates what it keeps."""
+
+FLEET_KINDS: dict[str, type[Fault]] = CLUSTER_KINDS | {
+    fault.kind: fault for fault in (RelayCut, RelayClog)
+}
+"""... and to a cluster with containers that relay for each other."""

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from swell.simulation.faults import (
-    CLUSTER_KINDS,
+    FLEET_KINDS,
     KINDS,
     ClockSkew,
     Clog,
@@ -28,6 +28,8 @@ from swell.simulation.faults import (
     LinkLoss,
     PathFault,
     ProcessFault,
+    RelayClog,
+    RelayCut,
     ReplicationClog,
     ReplicationCut,
     Slow,
@@ -123,9 +125,13 @@ class Swarm:
     """Victims of process and disk faults at one time; 0: a third of the processes."""
     deaths_max: int = 0
     """How many crashed processes at most never come back."""
+    against: tuple[str, ...] = ()
+    """Others, from whom faults of the network may cut the processes off."""
+    name: str = "swarm"
+    """Of the source of chance: two swarms of a seed differ."""
 
     def plan(self, seed: int) -> Plan:
-        rng = derive(seed, "swarm")
+        rng = derive(seed, self.name)
         fewest, most = (min(count, len(self.kinds)) for count in KINDS_PICKED)
         picked = rng.sample(self.kinds, rng.randint(fewest, most))
         count = rng.randint(self.minimum, self.maximum)
@@ -135,7 +141,7 @@ class Swarm:
         for patience in range(ATTEMPTS, 0, -1):
             if len(planned) == count:
                 break
-            fault_class = CLUSTER_KINDS[rng.choice(picked)]
+            fault_class = FLEET_KINDS[rng.choice(picked)]
             begin_s, end_s = self._times(rng, fault_class, patience / ATTEMPTS)
             if fault_class is DiskFlip and self.disks:
                 # Its process may refuse to start again, and could not suffer anything else.
@@ -213,7 +219,11 @@ class Swarm:
         if issubclass(fault_class, CrashMany):
             return self._crash_many(rng, fault_class)
         assert issubclass(fault_class, PathFault)
-        left, right = self._sides(rng)
+        left, right = self._sides(rng, beside=fault_class in (RelayCut, RelayClog))
+        if fault_class is RelayCut:
+            return RelayCut(left, right, one_way=rng.random() < 0.5)
+        if fault_class is RelayClog:
+            return RelayClog(left, right, clog_s=rng.choice((0.1, 0.5, 2.0)))
         if fault_class is ReplicationCut:
             return ReplicationCut(left, right, one_way=rng.random() < 0.5)
         if fault_class is ReplicationClog:
@@ -230,9 +240,13 @@ class Swarm:
             victims = rng.sample(victims, rng.randint(2, max(2, len(victims) * 2 // 3)))
         return fault_class(tuple(victims), power=rng.random() < 0.5)
 
-    def _sides(self, rng: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """One process, one site, or a random half against the rest; or two single processes."""
+    def _sides(self, rng: Random, beside: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """One process, one site, or a random half against the rest; or two single processes. Unless
+        it is to happen `beside` the others, half of the time some against one or all of them."""
         names = list(self.sites)
+        if self.against and not beside and rng.random() < 0.5:
+            others = self.against if rng.random() < 0.5 else (rng.choice(self.against),)
+            return tuple(rng.sample(names, rng.randint(1, max(1, len(names) // 2)))), others
         places = list(dict.fromkeys(self.sites.values()))
         shape = rng.choice(("pair", "process", "site", "half"))
         if shape == "pair" and len(names) > 1:

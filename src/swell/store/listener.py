@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -29,3 +30,22 @@ class Nobody:
     def on_committed(self, slot: int) -> None: ...
 
     def on_stopped(self, slot: int) -> None: ...
+
+
+class Several:
+    """Several listeners, told in their order."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = tuple(listeners)
+
+    def on_serving(self, slot: int) -> None:
+        for listener in self._listeners:
+            listener.on_serving(slot)
+
+    def on_committed(self, slot: int) -> None:
+        for listener in self._listeners:
+            listener.on_committed(slot)
+
+    def on_stopped(self, slot: int) -> None:
+        for listener in self._listeners:
+            listener.on_stopped(slot)

@@ -76,7 +76,8 @@ class Store:
         self.ready = False
         self.stopped = False
         self.replicas: dict[int, Replica] = {}
-        self._services = services
+        self.services = dict(services)
+        """Service → what makes its machine for a slot."""
         self.turns = Turns(self)
         self.table = Table(self._on_record, counters)
         self.storage = Storage(
@@ -242,7 +243,7 @@ class Store:
         return replica
 
     def _new_state(self) -> SlotState:
-        return SlotState(self._services)
+        return SlotState(self.services)
 
     def _dump(self, slot: int) -> SlotImage:
         return self.replicas[slot].image()

@@ -55,7 +55,7 @@ class Burst:
         self.open = counts
         """It counts among the feed's open bursts."""
         self.reported = False
-        """Some receipt has named somebody missing."""
+        """Some receipt has named somebody missing, or nothing came of one leg."""
         self.half_at = 0.0
         """When half of its legs had given receipts."""
 
@@ -73,8 +73,8 @@ class Leg:
     """A burst on its way to one link: a branch's, or one container's own."""
 
     __slots__ = (
-        "applied", "branch", "burst", "delivered", "reported_at", "retry", "sealed", "sent_at",
-        "struck", "unapplied", "undelivered",
+        "applied", "branch", "burst", "delivered", "missed", "reported_at", "retry", "sealed",
+        "sent_at", "struck", "unapplied", "undelivered",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +93,8 @@ class Leg:
         """Who is still missing at each level; None: all."""
         self.reported_at = 0.0
         """When a receipt has named somebody missing; 0: nobody is."""
+        self.missed = False
+        """Somebody did not get it by this leg and has been sent it by another."""
         self.struck = False
         """The relay has had its strike for it."""
 
@@ -102,13 +104,13 @@ class Leg:
 
     def start(self) -> None:
         legs = self.container.legs
-        for digest in self.branch.places:
+        for digest in self.branch.digests:
             legs[self.sealed.id + digest] = self
 
     def end(self) -> None:
         """No receipt is expected any more."""
         legs = self.container.legs
-        for digest in self.branch.places:
+        for digest in self.branch.digests:
             key = self.sealed.id + digest
             if legs.get(key) is self:
                 del legs[key]
@@ -166,9 +168,9 @@ class Feed:
         """The step that its containers should have when the application is at `step`."""
         return self.sent if self.scanned >= step else step
 
-    def covers(self, reached: int, step: int) -> bool:
-        """Whether who has reached one step lacks nothing of interest up to another."""
-        return reached >= step or (reached >= self.sent and self.scanned >= step)
+    def lifted(self, reached: int) -> int:
+        """Up to which step somebody who has reached one lacks nothing of interest."""
+        return max(reached, self.scanned) if reached >= self.sent else reached
 
     # In step.
 

@@ -7,7 +7,7 @@ the ranks have changed. Until then a newcomer has a branch of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.ranks import UNKNOWN, median_of
@@ -37,7 +37,7 @@ class Branch:
     `delivered`, `applied`: the steps that all of them have reached, as complete receipts said."""
 
     __slots__ = (
-        "_floors", "_frame", "applied", "delivered", "digest", "lists", "members", "places",
+        "_floors", "_frame", "_places", "applied", "delivered", "digest", "lists", "members",
         "relay", "secrets", "since", "thinned",
     )  # fmt: skip
 
@@ -52,8 +52,7 @@ class Branch:
         self.digest = lists[0][0] if lists else b""
         self.lists = lists
         """Its own list first, then those of relays below."""
-        self.places = places if places is not None else {b"": (self.members,)}
-        """Of every list by its digest: place 0 is the relay's own."""
+        self._places = places
         self.secrets = tuple(member.container.secret for member in self.members)
         self.delivered = 0
         self.applied = 0
@@ -67,6 +66,15 @@ class Branch:
         if level == _APPLIED:
             return min(member.applied for member in self.members)
         return min(member.delivered for member in self.members)
+
+    @property
+    def digests(self) -> Iterable[bytes]:
+        """Of all its lists; of an empty one if it has none."""
+        return self._places if self._places is not None else (b"",)
+
+    def places(self, digest: bytes) -> tuple[Place, ...]:
+        """Of the list with this digest: place 0 is the relay's own."""
+        return self._places[digest] if self._places is not None else (self.members,)
 
     def progress(self, level: int) -> int:
         """What complete receipts have said of all its members."""
@@ -121,7 +129,7 @@ def behind(relay: Member, leaves: Sequence[Member], boughs: Sequence[Branch] = (
         row.append(branch.members)
         if branch.digest:
             lists += branch.lists
-            places |= branch.places
+            places |= {below: branch.places(below) for below in branch.digests}
     members += leaves
     row += ((leaf,) for leaf in leaves)
     places[digest] = tuple(row)

@@ -1,12 +1,15 @@
 """Interests: which configurations of an application a container wants.
 
 An interest is a sorted tuple of names and of prefixes (`pay/*`); the empty one stands for all.
+What is reserved (`@instances`) must be asked for: by its name, or a prefix that begins with `@`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+
+from swell.config.names import RESERVED
 
 Interest = tuple[str, ...]
 Matches = Callable[[str], bool]
@@ -32,14 +35,19 @@ def problem(interest: Interest) -> str:
 
 def matcher(interest: Interest) -> Matches:
     """Whether a name is of interest."""
-    if not interest or WILDCARD in interest:
+    if interest in ((), (WILDCARD,)):
         return _everything
     names = frozenset(name for name in interest if not name.endswith(WILDCARD))
     prefixes = tuple(name[:-1] for name in interest if name.endswith(WILDCARD))
     if not prefixes:
         return names.__contains__
-    return lambda name: name in names or name.startswith(prefixes)
+    reserved = tuple(prefix for prefix in prefixes if prefix.startswith(RESERVED))
+
+    def matches(name: str) -> bool:
+        return name in names or name.startswith(reserved if name.startswith(RESERVED) else prefixes)
+
+    return matches
 
 
 def _everything(name: str) -> bool:
-    return True
+    return not name.startswith(RESERVED)

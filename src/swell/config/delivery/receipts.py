@@ -48,7 +48,7 @@ class Receipts:
         elif not self._take_part(leg, receipt):
             return
         if receipt.scores:
-            self._take_scores(leg.branch.places[receipt.list], receipt.scores)
+            self._take_scores(leg.branch.places(receipt.list), receipt.scores)
 
     def _take_whole(self, leg: Leg, level: int) -> None:
         """Everybody of the branch."""
@@ -65,7 +65,7 @@ class Receipts:
 
     def _take_part(self, leg: Leg, receipt: Receipt) -> bool:
         """Some of a branch, or a branch of a branch."""
-        places = leg.branch.places[receipt.list]
+        places = leg.branch.places(receipt.list)
         if max((*receipt.missing, *receipt.only), default=0) >= len(places):
             self._delivery.counters["config-receipt-odd"] += 1
             return False

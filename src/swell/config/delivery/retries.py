@@ -70,9 +70,9 @@ class Retries:
     def sweep(self, feed: Feed, now: float) -> None:
         """Look for those who are late."""
         for burst in list(feed.bursts):
-            late = burst.waiting and now - burst.sent_at >= self.patience_s
-            if late or burst.reported:
-                self._sweep_burst(burst, bool(late), now)
+            late = now - burst.sent_at >= self.patience_s
+            if burst.reported or (late and burst.waiting):
+                self._sweep_burst(burst, late, now)
         for member in list(feed.strays):
             self._sweep_stray(member, now)
 
@@ -82,7 +82,10 @@ class Retries:
             named = leg.reported_at and now - leg.reported_at >= REPORT_GRACE_S
             if named or (late and not leg.delivered):
                 self._miss(leg, [*leg.missing(1)], SILENT)
-            elif leg.reported_at:
+            if leg.missed and late:
+                # Who was missed has other ways now; the others will tell what they have applied.
+                self._delivery.receipts.abandon(leg)
+            elif leg.missed or leg.reported_at:
                 burst.reported = True
 
     def _sweep_stray(self, member: Member, now: float) -> None:
@@ -100,7 +103,7 @@ class Retries:
     def _miss(self, leg: Leg, members: Iterable[Member], reason: str) -> None:
         """These did not get what a leg should have brought."""
         d = self._delivery
-        leg.reported_at = 0.0
+        leg.reported_at, leg.missed = 0.0, True
         feed, upto, relay = leg.branch.relay.feed, leg.sealed.upto, leg.branch.relay
         lost: list[Member] = []
         for member in members:
@@ -117,6 +120,7 @@ class Retries:
             if member.leg is None:
                 lost.append(member)
         if leg.burst is not None:
+            leg.burst.reported = True
             d.receipts.answered(leg)
         if not lost or not d.feeds.serves(feed.slot):
             return

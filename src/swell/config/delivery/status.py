@@ -53,13 +53,12 @@ def _row(member: Member, configuration: Configuration | None, now: float) -> Sta
     rejected, applied = member.rejected, member.reached(Level.APPLIED)
     if rejected is not None and rejected[0] > applied:
         reason = f"rejected {rejected[1]}: {rejected[2]}"
-    reached = max(applied, feed.scanned) if feed.covers(applied, feed.scanned) else applied
     return StatusRow(
         container.name,
         container.owner,
         container.site,
         state,
-        version_at(configuration, reached) if configuration is not None else 0,
+        version_at(configuration, feed.lifted(applied)) if configuration is not None else 0,
         member.reached(Level.DELIVERED),
         applied,
         round(max(0.0, now - since), 3) if since else 0.0,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from sys import intern
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from swell.config.delivery.ranks import UNKNOWN
 from swell.config.messages import DestinationList, Level, Subscribe
@@ -30,10 +30,10 @@ LISTS_MAX = 32
 _APPLIED = int(Level.APPLIED)
 
 
-class Rejection(tuple[int, str, str]):
-    """Step, configuration, reason."""
-
-    __slots__ = ()
+class Rejection(NamedTuple):
+    step: int
+    name: str
+    reason: str
 
 
 class Container:

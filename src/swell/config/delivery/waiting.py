@@ -8,6 +8,7 @@ meanwhile counts. A primary that has just begun waits for the containers of its 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.retries import SILENT
@@ -25,6 +26,9 @@ Done = Callable[[Status, bytes], None]
 WAITERS_MAX = 4096
 DEADLINE_SHARE = 0.9
 """Of the caller's time; the rest is for the way back."""
+
+THOROUGH_S = 0.25
+"""How often every container is looked at while somebody waits."""
 
 SETTLE_S = 3.0
 """Containers find a new primary within this time."""
@@ -56,6 +60,7 @@ class Waiting:
         self._waiters: dict[str, list[Waiter]] = {}
         """By application."""
         self._count = 0
+        self._thorough_at = 0.0
 
     def __len__(self) -> int:
         return self._count
@@ -81,16 +86,20 @@ class Waiting:
                 waiter.done(Status.REDIRECT, b"")
 
     def sweep(self, now: float) -> None:
+        thorough = now >= self._thorough_at
+        if thorough:
+            self._thorough_at = now + THOROUGH_S
         for application in list(self._waiters):
-            self.check(application, now, thorough=True)
+            self.check(application, now, thorough)
 
     def check(self, application: str, now: float, thorough: bool = False) -> None:
         """Answer those whose step is everywhere, or whose time is over. `thorough` looks at every
         container, else only at what branches say."""
-        waiters = self._waiters.get(application, [])
+        settled = now >= self._settled_at(application)
+        lows: dict[tuple[Feed, int], float] = {}
         left = []
-        for waiter in waiters:
-            complete = self._is_complete(waiter, now, thorough)
+        for waiter in self._waiters.get(application, ()):
+            complete = settled and self._is_complete(waiter, lows, now, thorough)
             if complete or waiter.due_at <= now:
                 self._count -= 1
                 answer = self._answer(waiter, now, complete)
@@ -101,6 +110,10 @@ class Waiting:
             self._waiters[application] = left
         else:
             self._waiters.pop(application, None)
+
+    def _settled_at(self, application: str) -> float:
+        d = self._delivery
+        return d.serving_since(d.feeds.slot_of(application)) + SETTLE_S
 
     # Who has it.
 
@@ -121,41 +134,57 @@ class Waiting:
         # Where the step is no longer kept as it was, only the newest values are known.
         return bool(steps) and steps[0].number == step
 
-    def _is_complete(self, waiter: Waiter, now: float, thorough: bool) -> bool:
-        slot = self._delivery.feeds.slot_of(waiter.question.application)
-        if now < self._delivery.serving_since(slot) + SETTLE_S:
-            return False
-        feeds = self._feeds(waiter)
-        return all(self._has_all(feed, waiter.question, now, thorough) for feed in feeds)
+    def _is_complete(
+        self, waiter: Waiter, lows: dict[tuple[Feed, int], float], now: float, thorough: bool
+    ) -> bool:
+        level, step = waiter.question.level, waiter.question.step
+        for feed in self._feeds(waiter):
+            low = lows.get((feed, level))
+            if low is None:
+                low = lows[feed, level] = self._low(feed, level, now, thorough)
+            if low < step:
+                return False
+        return True
 
-    def _has_all(self, feed: Feed, question: Await, now: float, thorough: bool) -> bool:
+    def _low(self, feed: Feed, level: int, now: float, thorough: bool) -> float:
+        """The last step for which nobody of a feed is waited for any more."""
         if thorough:
-            return all(self._class(m, question, now)[0] for m in feed.members.values())
-        level, step = question.level, question.step
-        for group in feed.groups.values():
-            for branch in group.branches():
-                if not feed.covers(branch.low(level), step):
-                    return False
-        others = (*feed.strays, *feed.away)
-        return all(self._class(member, question, now)[0] for member in others)
+            return min((self._cleared(m, level, now) for m in feed.members.values()), default=inf)
+        lows = [
+            feed.lifted(branch.low(level))
+            for group in feed.groups.values()
+            for branch in group.branches()
+        ]
+        others = (self._cleared(member, level, now) for member in (*feed.strays, *feed.away))
+        return min(min(lows, default=inf), min(others, default=inf))
 
-    def _class(self, member: Member, question: Await, now: float) -> tuple[bool, str, str]:
-        """Whether it is waited for no more, its class, and a reason."""
-        feed, container, step = member.feed, member.container, question.step
-        if feed.covers(member.reached(_APPLIED), step):
-            return True, "applied", ""
-        delivered = feed.covers(member.reached(_DELIVERED), step)
-        rejected = member.rejected
-        if rejected is not None and rejected[0] >= step:
-            return True, "rejected", f"{rejected[1]}: {rejected[2]}"
-        if delivered:
-            return question.level == _DELIVERED, "delivered", ""
+    def _cleared(self, member: Member, level: int, now: float) -> float:
+        """The last step for which one container is not waited for any more."""
+        if member.failed or self._is_gone(member, now):
+            return inf
+        reached = member.feed.lifted(member.reached(level))
+        return reached if member.rejected is None else max(reached, member.rejected.step)
+
+    def _is_gone(self, member: Member, now: float) -> bool:
+        """Offline, and not only for a moment."""
+        if member.online:
+            return False
+        return now - member.container.offline_since >= self._delivery.retries.patience_s
+
+    def _class(self, member: Member, step: int) -> tuple[str, str]:
+        """Its class as far as a step goes, and a reason."""
+        feed, rejected = member.feed, member.rejected
+        if rejected is not None and rejected.step == step:
+            return "rejected", f"{rejected.name}: {rejected.reason}"
+        if feed.lifted(member.reached(_APPLIED)) >= step:
+            return "applied", ""
+        if rejected is not None and rejected.step >= step:
+            return "rejected", f"{rejected.name}: {rejected.reason}"
+        if feed.lifted(member.reached(_DELIVERED)) >= step:
+            return "delivered", ""
         if not member.online:
-            grace_s = self._delivery.retries.patience_s
-            return now - container.offline_since >= grace_s, "offline", ""
-        if member.failed:
-            return True, "failed", member.failed
-        return False, "silent", SILENT
+            return "offline", ""
+        return ("failed", member.failed) if member.failed else ("silent", SILENT)
 
     # The answer.
 
@@ -164,12 +193,12 @@ class Waiting:
         if complete and not question.names_max and question.level == _APPLIED and len(feeds) == 1:
             (feed,) = feeds
             quiet = not feed.strays and not feed.away
-            if quiet and self._has_all(feed, question, now, thorough=False):
+            if quiet and self._low(feed, _APPLIED, now, thorough=False) >= question.step:
                 return Awaited(True, applied=Tally(len(feed.members)))
         worst: dict[Container, tuple[int, str]] = {}
         for feed in feeds:
             for container, member in feed.members.items():
-                _, name, reason = self._class(member, question, now)
+                name, reason = self._class(member, question.step)
                 place = _CLASSES.index(name)
                 if place >= worst.get(container, (-1, ""))[0]:
                     worst[container] = place, reason

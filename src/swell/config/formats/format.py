@@ -24,7 +24,7 @@ from swell.config.formats import (
 )
 from swell.config.formats.path import Steps, parse_path
 from swell.config.formats.position import decode
-from swell.config.splices import Splice
+from swell.config.splices import Delta, Splice
 from swell.errors import EditRefusedError
 
 
@@ -97,6 +97,14 @@ def validate(format: Format, data: bytes) -> None:
             decode(data)
         case Format.BYTES:
             pass
+
+
+def stays_valid(format: Format, base: bytes, splices: Delta) -> bool:
+    """Whether what a delta makes of a valid value is certain to be valid too, without looking at
+    all of it."""
+    if format is Format.JSON:
+        return json_validity.stays_valid(base, splices)
+    return format is Format.BYTES
 
 
 def get_path(format: Format, data: bytes, path: str) -> bytes:

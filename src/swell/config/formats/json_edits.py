@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from swell.config.formats.changes import Entry, append, gap_before, last_line, remove, replace
-from swell.config.formats.json_scanner import Head, heads, root, same_key, value_end
+from swell.config.formats.json_scanner import (
+    Head,
+    heads,
+    leap,
+    root,
+    same_key,
+    skip_space,
+    value_end,
+)
 from swell.config.formats.literal import Plain, check_depth, literal, parse_json, parse_value
 from swell.config.formats.path import (
     END,
@@ -110,7 +118,14 @@ def _spot(data: bytes, opening: int, steps: Steps, depth: int) -> _Spot:
         raise not_a(wanted(steps, depth), steps, depth)
     if isinstance(step, int) and step < 0:
         step += sum(1 for _ in heads(data, opening)) - 1
-    encoded = json.dumps(step, ensure_ascii=False).encode() if isinstance(step, str) else b""
+    encoded = b""
+    if isinstance(step, str):
+        encoded = json.dumps(step, ensure_ascii=False).encode()
+        found = leap(data, opening, encoded)
+        if found is not None:
+            following = heads(data, opening, found.start, found.before)
+            first = skip_space(data, opening + 1)
+            return _Spot(opening, first, found.before, next(following), -1, following)
     following = heads(data, opening)
     first = -1
     for index, head in enumerate(following):

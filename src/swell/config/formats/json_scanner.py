@@ -16,6 +16,9 @@ from swell.config.formats.changes import Entry
 from swell.config.formats.position import invalid_at
 
 NESTING_MAX = 256
+LEAPS_MAX = 8
+"""Places that are looked at because they might be the key that is wanted."""
+
 TOO_DEEP = f"nested deeper than {NESTING_MAX}: make it flatter"
 
 STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -80,20 +83,25 @@ class Head(NamedTuple):
     before: Entry | None
 
 
-def heads(data: bytes, opening: int) -> Iterator[Head]:
-    """The entries of a container. A value is passed over only when the next one is asked for."""
+def heads(
+    data: bytes, opening: int, start: int = -1, before: Entry | None = None
+) -> Iterator[Head]:
+    """The entries of a container; from the one that begins at `start`, with `before` ahead of it.
+    A value is passed over only when the next one is asked for."""
     is_object = data[opening : opening + 1] == b"{"
     closing = b"}" if is_object else b"]"
-    position = skip_space(data, opening + 1)
-    before: Entry | None = None
+    position = skip_space(data, opening + 1) if start < 0 else start
+    inside = start >= 0
     while True:
-        if data[position : position + 1] == closing:
-            yield Head(b"}", position, position, before)
-            return
-        if before is not None:
-            if data[position : position + 1] != b",":
-                raise invalid_at(data, position, f"expected a comma or {closing.decode()}")
-            position = skip_space(data, position + 1)
+        if not inside:
+            if data[position : position + 1] == closing:
+                yield Head(b"}", position, position, before)
+                return
+            if before is not None:
+                if data[position : position + 1] != b",":
+                    raise invalid_at(data, position, f"expected a comma or {closing.decode()}")
+                position = skip_space(data, position + 1)
+        inside = False
         start, key = position, b""
         if is_object:
             match = _key(data, position)
@@ -103,6 +111,59 @@ def heads(data: bytes, opening: int) -> Iterator[Head]:
         yield Head(key, start, position, before)
         before = Entry(start, position, value_end(data, position))
         position = skip_space(data, before.end)
+
+
+class Leap(NamedTuple):
+    """An entry that was found without looking at those before it, but for the last of them."""
+
+    start: int
+    before: Entry | None
+
+
+def leap(data: bytes, opening: int, encoded: bytes) -> Leap | None:
+    """The first entry of an object under a key that is written as `encoded`, in a valid text; None
+    if that cannot be told from afar. It can if nothing ahead of it is escaped or nested: then
+    quotes come in pairs, and a key is what stands behind a comma and before a colon."""
+    start = opening
+    for _ in range(LEAPS_MAX):
+        start = data.find(encoded, start + 1)
+        if start < 0 or any(data.find(mark, opening + 1, start) >= 0 for mark in _NOT_FLAT):
+            return None
+        comma = _last_visible(data, start)
+        if (
+            data[comma] in b",{"
+            and data.count(b'"', opening, start) % 2 == 0
+            and _key(data, start) is not None
+        ):
+            return Leap(start, None if comma == opening else _entry_before(data, comma))
+    return None
+
+
+_NOT_FLAT = (b"\\", b"{", b"}", b"[")
+
+
+def _last_visible(data: bytes, position: int) -> int:
+    """The offset of the last byte ahead of `position` that is not white space."""
+    position -= 1
+    while data[position] in b" \t\n\r":
+        position -= 1
+    return position
+
+
+def _entry_before(data: bytes, comma: int) -> Entry:
+    """The flat entry that ends ahead of a comma."""
+    last = _last_visible(data, comma)
+    if data[last] == _QUOTE:
+        value = data.rfind(b'"', 0, last)
+        colon = data.rfind(b":", 0, value)
+    else:
+        colon = data.rfind(b":", 0, last)
+        value = skip_space(data, colon + 1)
+    key_end = data.rfind(b'"', 0, colon)
+    return Entry(data.rfind(b'"', 0, key_end), value, last + 1)
+
+
+_QUOTE = ord('"')
 
 
 def same_key(written: bytes, key: str, encoded: bytes) -> bool:

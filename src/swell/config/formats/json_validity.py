@@ -10,10 +10,26 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
-from swell.config.formats.json_scanner import SPACE, STRING, TOO_DEEP, container_end, root
+import msgspec
+
+from swell.config.formats.json_scanner import (
+    NESTING_MAX,
+    SPACE,
+    STRING,
+    TOO_DEEP,
+    container_end,
+    root,
+    skip_space,
+)
 from swell.config.formats.position import decode, invalid_at
+from swell.config.splices import Delta
 from swell.errors import InvalidContentError
+
+QUICK_BYTES_MAX = 64 * 1024
+"""A fast reader is tried first on texts up to this length; longer ones are read off the loop, where
+nothing may be built that is as large as they are."""
 
 _SENTENCES = {
     "Expecting value": "expected a value",
@@ -41,6 +57,8 @@ class _NotStrictError(ValueError):
 def validate(data: bytes) -> None:
     """Raise `InvalidContentError` unless `data` is strict JSON."""
     text = decode(data)
+    if len(data) <= QUICK_BYTES_MAX and is_plainly_valid(data):
+        return
     if text.startswith("\ufeff"):
         raise invalid_at(data, 0, "a byte order mark: save the text without it")
     _bound_nesting(data)
@@ -55,6 +73,67 @@ def validate(data: bytes) -> None:
         for match in _escape.finditer(data):
             if match[1] is not None:
                 raise invalid_at(data, match.start(), "half of a surrogate pair: write both halves")
+
+
+def stays_valid(base: bytes, splices: Delta) -> bool:
+    """Whether valid JSON is certain to stay so: plain characters are changed within a string that
+    is no key. Nothing is escaped up to there, so quotes come in pairs."""
+    if len(splices) != 1:
+        return False
+    ((offset, length, data),) = splices
+    end = offset + length
+    close = base.find(b'"', end)
+    if (
+        close < 0
+        or base[offset] >= 0x80  # perhaps within a character
+        or _plain(data) is None
+        or _plain(base, offset, end) is None
+        or base.find(b"\\", 0, close) >= 0
+        or base.count(b'"', 0, offset) % 2 == 0
+    ):
+        return False
+    after = skip_space(base, close + 1)
+    return base[after : after + 1] != b":"
+
+
+_plain = re.compile(rb"[ !#-\[\]-~]*+").fullmatch
+
+
+def is_plainly_valid(data: bytes) -> bool:
+    """Whether this UTF-8 text is strict JSON for certain, by a fast reader and by counting. False
+    says nothing: it may have an escape, deep nesting, or colons in strings that hide whether a key
+    is there twice."""
+    containers = data.count(b"{") + data.count(b"[")
+    if containers > NESTING_MAX or b"\\u" in data:
+        return False
+    try:
+        value = _read(data)
+    except (ValueError, RecursionError):  # the other reader says what is wrong, and where
+        return False
+    keys = _keys_in(value, containers)
+    # Keys that stand twice have become one. Each is followed by a colon, next to a quote or to
+    # white space: so there are as many at least, and as many at most.
+    return keys == data.count(b":") or keys == sum(map(data.count, _KEY_ENDS))
+
+
+def _keys_in(value: Any, containers: int) -> int:
+    """Of all objects. `containers`: how many there are at most."""
+    if containers == 1:
+        return len(value) if type(value) is dict else 0
+    keys, within = 0, [value]
+    while within:
+        value = within.pop()
+        if type(value) is dict:
+            keys += len(value)
+            within += [one for one in value.values() if type(one) in _CONTAINERS]
+        elif type(value) is list:
+            within += [one for one in value if type(one) in _CONTAINERS]
+    return keys
+
+
+_read = msgspec.json.Decoder().decode
+_CONTAINERS = (dict, list)
+_KEY_ENDS = (b'":', b" :", b"\t:", b"\n:", b"\r:")
 
 
 def _bound_nesting(data: bytes) -> None:

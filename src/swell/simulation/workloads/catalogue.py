@@ -9,6 +9,8 @@ from swell.overlay.members import NO_REFUTATION
 from swell.overlay.multicast import BOTH_WAYS, NO_SUPPRESSION
 from swell.overlay.rebalancing import NO_LEASE
 from swell.simulation.simulation import SimulationFailure
+from swell.simulation.workloads.config import ConfigRun
+from swell.simulation.workloads.config_profiles import PROFILES as CONFIG_PROFILES
 from swell.simulation.workloads.formation import Formation
 from swell.simulation.workloads.growth import Growth
 from swell.simulation.workloads.mixed import Mixed
@@ -57,14 +59,21 @@ WORKLOADS: dict[str, tuple[str, Workload]] = {
         "from three nodes to nine and back under load (size: instead of nine)",
         lambda seed, size, bugs: Growth(seed, size, bugs).run(),
     ),
+    "config": (
+        "containers that follow configurations under faults, then healed (size: number of nodes)",
+        lambda seed, size, bugs: ConfigRun(seed, size, bugs).run(),
+    ),
 }
 
 BUGS = (NO_LEASE, NO_REFUTATION, BOTH_WAYS, NO_SUPPRESSION)
 STORE_BUGS = tuple(PROFILES)
+CONFIG_BUGS = tuple(CONFIG_PROFILES)
 
 
 def bugs_of(workload: str) -> tuple[str, ...]:
     """The planted bugs that a workload must catch."""
+    if workload == "config":
+        return CONFIG_BUGS
     return STORE_BUGS if workload in STORE_WORKLOADS else BUGS
 
 

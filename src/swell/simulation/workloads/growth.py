@@ -13,8 +13,9 @@ from swell.settings import DirectorySettings, OverlaySettings, Settings, StoreSe
 from swell.simulation.checkers.history import UNKNOWN
 from swell.simulation.checkers.store import slot_records
 from swell.simulation.simulation import Simulation
+from swell.simulation.workloads.cluster import SHOWN_MAX
 from swell.simulation.workloads.result import Result
-from swell.simulation.workloads.store_cluster import SHOWN_MAX, StoreCluster
+from swell.simulation.workloads.store_cluster import StoreCluster
 
 SITES = 3
 SMALL = 3

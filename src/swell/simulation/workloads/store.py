@@ -24,13 +24,14 @@ from swell.settings import (
 from swell.simulation.checkers.store import weaknesses
 from swell.simulation.simulation import Simulation, derive
 from swell.simulation.swarm import Plan, Swarm
+from swell.simulation.workloads.cluster import SHOWN_MAX
 from swell.simulation.workloads.result import Result
 from swell.simulation.workloads.store_clients import CHAIN, StoreClient
-from swell.simulation.workloads.store_cluster import SHOWN_MAX, StoreCluster
+from swell.simulation.workloads.store_cluster import StoreCluster
 from swell.simulation.workloads.store_duel import Duel
 from swell.simulation.workloads.store_losses import Losses
 from swell.simulation.workloads.store_profiles import Profile, profile_of
-from swell.simulation.workloads.store_strikes import Strikes
+from swell.simulation.workloads.strikes import Strikes
 
 ZONES = 3
 NODES = (9, 12)

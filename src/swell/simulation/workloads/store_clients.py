@@ -2,30 +2,22 @@
 
 Every value is written once, so that the checkers can tell writes apart. Each client uses half of
 the keys, so that about half of the clients compete for any one key. On *chain* keys clients only
-read and replace what they read. A client that crashes comes back as another client with a session
-of its own; what it had asked is of unknown outcome.
+read and replace what they read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import Random
 
 from swell.client.session_pending import Answer
-from swell.client.store_session import StoreSession
 from swell.dht import operations as dht
 from swell.errors import OutcomeUnknownError, SwellError
 from swell.simulation.checkers.history import UNKNOWN, Output, Recorder, Value
-from swell.simulation.fleet import CLUSTER
-from swell.simulation.process import Process
 from swell.simulation.simulation import Simulation
+from swell.simulation.workloads.clients import Client
 from swell.store.request import Request
-from swell.world import Address, World
 
 DEADLINE_S = 4.0
-THINK_S = (0.1, 1.0)
-THREADS = 2
-"""Operations that a client has under way: while a slot is down it goes on with others."""
 CHAIN_SHARE = 0.2
 """Share of the operations that go to chain keys."""
 CHAIN = "chain"
@@ -39,8 +31,8 @@ Input = tuple[Value, ...]
 Ended = Callable[[bool], None]
 
 
-class StoreClient:
-    """One client process and what it does. `think` goes on until `resting`."""
+class StoreClient(Client):
+    """One client of the store and what it does."""
 
     def __init__(
         self,
@@ -51,59 +43,26 @@ class StoreClient:
         nodes: Callable[[], Sequence[str]],
         keys: Sequence[str],
     ) -> None:
-        self.name = f"client{number}"
-        self.rng: Random = simulation.rng(self.name)
-        self.resting = False
+        super().__init__(simulation, f"client{number}", site, nodes)
         self.acknowledged = 0
         self.heard: Output = UNKNOWN
         """The answer that came last."""
-        self._simulation = simulation
         self._recorder = recorder
-        self._nodes = nodes
         self._keys = [key for k, key in enumerate(keys) if k % 2 == number % 2]
         self._chains = [key for key in self._keys if key.startswith(CHAIN)]
         self._values = 0
         self._seen: dict[str, Value] = {}
         self._open: dict[int, None] = {}
-        self.process: Process = simulation.add(self.name, site, self._factory)
 
-    def _factory(self, world: World) -> StoreSession:
-        names = list(self._nodes())
-        self.rng.shuffle(names)
-        return StoreSession(world, CLUSTER, [Address(name, 0) for name in names])
-
-    def start(self) -> None:
-        self.process.start()
-        for _ in range(THREADS):
-            self._think()
-
-    def crash(self) -> None:
-        """Die without a word, and come back as somebody else."""
-        self.process.crash()
+    def forget(self) -> None:
         for number in self._open:
             self._recorder.unknown(number)
         self._open.clear()
         self._seen.clear()
-        self.start()
-
-    @property
-    def session(self) -> StoreSession:
-        node = self.process.node
-        assert isinstance(node, StoreSession)
-        return node
 
     # What to ask.
 
-    def _think(self) -> None:
-        starts = self.process.starts
-
-        def go_on() -> None:
-            if not self.resting and self.process.starts == starts:
-                self._ask()
-
-        self._simulation.call_later(self.rng.uniform(*THINK_S), go_on)
-
-    def _ask(self) -> None:
+    def ask(self) -> None:
         chains = self._chains
         if chains and self.rng.random() < CHAIN_SHARE:
             key = self.rng.choice(chains)
@@ -111,7 +70,7 @@ class StoreClient:
         else:
             key = self.rng.choice([key for key in self._keys if key not in chains])
             input = self._any_input(key)
-        self.execute(key, input, DEADLINE_S, lambda known: self._think())
+        self.execute(key, input, DEADLINE_S, lambda known: self.think())
 
     def new_value(self) -> str:
         self._values += 1

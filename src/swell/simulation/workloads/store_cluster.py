@@ -1,4 +1,4 @@
-"""A simulated cluster with a store and clients, and the verdicts that all workloads on it share."""
+"""A simulated cluster with clients of its store, and what is judged by their history."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from swell.simulation.checkers import chains
 from swell.simulation.checkers.dht_model import DhtModel
 from swell.simulation.checkers.history import UNKNOWN, Recorder, Value
 from swell.simulation.checkers.linearizability import check
-from swell.simulation.checkers.store import ServiceChecker, departures, differences, weaknesses
-from swell.simulation.fleet import Fleet
 from swell.simulation.simulation import Simulation
+from swell.simulation.workloads.cluster import SHOWN_MAX, Cluster
 from swell.simulation.workloads.result import Result
 from swell.simulation.workloads.store_clients import StoreClient
 
-FORM_S_MAX = 60.0
-IN_FLIGHT_S = 1.0
-LOOK_EVERY_S = 0.5
 READ_S_MAX = 10.0
-SHOWN_MAX = 5
 
 
-class StoreCluster:
-    """Nodes `n0` … in sites `s0` …, the voters first and in distinct sites; clients beside them."""
+class StoreCluster(Cluster):
+    """A cluster, and clients beside its nodes."""
 
     def __init__(
         self,
@@ -34,10 +29,7 @@ class StoreCluster:
         voters: int,
         bugs: frozenset[str],
     ) -> None:
-        self.result = result
-        self.simulation = simulation
-        self.fleet = Fleet(simulation, settings, bugs, voters=voters)
-        self.service = ServiceChecker(simulation)
+        super().__init__(result, simulation, settings, voters, bugs)
         self.recorder = Recorder("simulation", self._now_ns)
         self.clients: list[StoreClient] = []
         self._chains: dict[str, Value] = {}
@@ -46,51 +38,20 @@ class StoreCluster:
     def _now_ns(self) -> int:
         return round(self.simulation.time_s * 1e9)
 
-    def add_nodes(self, count: int, sites: int) -> None:
-        for _ in range(count):
-            k = len(self.fleet.processes)
-            self.fleet.add(f"n{k}", f"s{k % sites}", rack=f"r{k % 2}")
-
     def add_clients(self, count: int, sites: int, keys: Sequence[str]) -> None:
         for k in range(count):
             client = StoreClient(
-                self.simulation, self.recorder, k, f"s{k % sites}", self._addresses, keys
+                self.simulation, self.recorder, k, f"s{k % sites}", self.addresses, keys
             )
             self.clients.append(client)
 
-    def _addresses(self) -> list[str]:
-        return [name for name, process in self.fleet.processes.items() if not process.destroyed]
-
     def form(self) -> bool:
         """Until every slot is at full strength; then the clients begin."""
-        if not self.strong(FORM_S_MAX):
-            self.complain("never formed")
-            return False
-        for client in self.clients:
-            client.start()
-        return True
-
-    def strong(self, within_s: float) -> bool:
-        """Is every slot at full strength, within this time?"""
-        fleet = self.fleet
-        return self.simulation.run_until_true(lambda: not weaknesses(fleet), within_s, LOOK_EVERY_S)
-
-    def settled(self, within_s: float) -> bool:
-        """... and where the plan wants it?"""
-        fleet = self.fleet
-        return self.simulation.run_until_true(
-            lambda: not departures(fleet) and not weaknesses(fleet), within_s, LOOK_EVERY_S
-        )
-
-    def complain(self, what: str) -> None:
-        """Slots are not as they should be, and this is what it means."""
-        found = weaknesses(self.fleet) + departures(self.fleet)
-        self.result.problems += [f"{what}: {problem}" for problem in found[:SHOWN_MAX]]
-
-    def judge_replicas(self) -> None:
-        """Nobody writes any more: the members of each slot hold the same."""
-        self.simulation.run_for(IN_FLIGHT_S)
-        self.result.problems += differences(self.fleet)[:SHOWN_MAX]
+        formed = super().form()
+        if formed:
+            for client in self.clients:
+                client.start()
+        return formed
 
     def read_chains(self, keys: Sequence[str]) -> None:
         """Nobody writes any more: where do the chains end?"""
@@ -123,21 +84,3 @@ class StoreCluster:
             "acknowledged": verdict.returned,
             "unknown": verdict.unknown,
         }
-
-    def finish(self) -> Result:
-        simulation, result = self.simulation, self.result
-        result.problems = self.service.violations[:SHOWN_MAX] + result.problems
-        result.faults = dict(simulation.counters)
-        struck = [n for kind, n in simulation.counters.items() if kind.startswith("fault ")]
-        result.counts |= {
-            "faults": sum(struck),
-            "nodes": len(self.fleet.processes),
-            "zones": len(self.fleet.zones()),
-            "failovers": self.service.seen["failovers"],
-            "activations": self.service.seen["activations"],
-            "virtual_s": simulation.time_s,
-        }
-        result.digest = simulation.trace.digest()
-        result.virtual_s = simulation.time_s
-        result.events = simulation.events
-        return result

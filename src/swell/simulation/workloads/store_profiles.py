@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from swell.simulation.workloads.store_losses import DEVASTATION, LOSSES
-from swell.simulation.workloads.store_strikes import ALONE, ESTRANGED, STRIKES
+from swell.simulation.workloads.strikes import ALONE, ESTRANGED, STRIKES
 
 STOPS = ("crash", "power-loss", "restart", "disk-torn", "crash-many", "crash-all")
 STALLS = ("pause", "suspend", "slow", "clock-skew", "disk-slow")

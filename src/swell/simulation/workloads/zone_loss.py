@@ -13,9 +13,10 @@ from swell.settings import DirectorySettings, OverlaySettings, Settings, StoreSe
 from swell.simulation.checkers.availability import longest_wait_s
 from swell.simulation.checkers.history import Value
 from swell.simulation.simulation import Simulation
+from swell.simulation.workloads.cluster import SHOWN_MAX
 from swell.simulation.workloads.loading import Loading
 from swell.simulation.workloads.result import Result
-from swell.simulation.workloads.store_cluster import SHOWN_MAX, StoreCluster
+from swell.simulation.workloads.store_cluster import StoreCluster
 
 SITES = 3
 NODES = 12

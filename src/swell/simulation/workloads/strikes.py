@@ -1,12 +1,12 @@
-"""Strikes: faults that look for the node that matters, the primary of some slot.
+"""Strikes: faults that look for the process that matters, such as the primary of some slot.
 
 A fault at random hits a primary at a telling moment now and then; every run should see some slots
-change hands. Struck is whoever serves a random slot at the time.
+change hands. Struck is whoever serves a random slot at the time, or whoever `find` names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -37,23 +37,32 @@ class Strikes:
     count: int
     kinds: Sequence[str] = STRIKES
     struck: list[str] = field(default_factory=list)
+    what: str = "primary"
+    find: Callable[[], Sequence[str]] | None = None
+    """Whom to strike, any one of them; None: the primary of a random slot."""
 
     def schedule(self) -> None:
         simulation = self.fleet.simulation
         for _ in range(self.count):
             at_s = self.rng.uniform(self.begin_s, self.heal_s - LASTS_S[1])
-            simulation.call_at(at_s, self._strike_primary)
+            simulation.call_at(at_s, self._strike_one)
 
-    def _strike_primary(self) -> None:
-        """Whoever serves a random slot; later, if nobody does now."""
+    def _strike_one(self) -> None:
+        """Whoever matters; later, if there is nobody now."""
         simulation = self.fleet.simulation
         if simulation.time_s > self.heal_s - LASTS_S[1]:
             return
+        names = self._primary() if self.find is None else list(self.find())
+        if names and self.find is not None:
+            names = [self.rng.choice(names)]
+        if not any(self._strike(simulation.processes[name]) for name in names):
+            simulation.call_later(AGAIN_S, self._strike_one)
+
+    def _primary(self) -> list[str]:
+        """Whoever serves a random slot."""
         served = [record for record in slot_records(self.fleet).values() if record.activated]
         primary = self.rng.choice(served).primary if served else 0
-        names = [overlay.me.name for overlay in self.fleet.living() if overlay.me.id == primary]
-        if not any(self._strike(self.fleet.processes[name]) for name in names):
-            simulation.call_later(AGAIN_S, self._strike_primary)
+        return [overlay.me.name for overlay in self.fleet.living() if overlay.me.id == primary]
 
     def _strike(self, victim: Process) -> bool:
         simulation = self.fleet.simulation
@@ -63,7 +72,7 @@ class Strikes:
         lasts_s = self.rng.uniform(*LASTS_S)
         text = f"strike {kind} {victim.name}"
         simulation.trace.note(simulation.time_s, None, Kind.FAULT, text.encode(), text)
-        simulation.counters[f"fault primary-{kind}"] += 1
+        simulation.counters[f"fault {self.what}-{kind}"] += 1
         self.struck.append(
             f"{simulation.time_s:9.3f} .. {simulation.time_s + lasts_s:9.3f}  {text}"
         )

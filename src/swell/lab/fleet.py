@@ -1,0 +1,141 @@
+"""Fleets: containers by the hundred, in processes that each host many, ordered from here.
+
+    containers = [Hosted(f"c{n}", "shop", "s1", ("shop",)) for n in range(500)]
+    with Fleets(cluster.cluster, cluster.addresses(), containers, processes=2) as fleets:
+        ...                                # all are subscribed
+        happened = fleets.collect()        # one `Collected` per process
+
+Processes end with the context, or when the one that started them is gone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+
+from swell.lab.fleet_messages import (
+    Answer,
+    Collect,
+    Collected,
+    Command,
+    Hosted,
+    Start,
+    Started,
+    Stop,
+    receive_answer,
+    send,
+)
+from swell.lab.fleet_worker import main
+from swell.settings import ConfigSettings
+from swell.world import Address
+
+START_S_MAX = 120.0
+ANSWER_S_MAX = 60.0
+STOP_S_MAX = 10.0
+
+
+class FleetProcess:
+    """One process with its containers."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe: Connection
+        self._pipe, far = context.Pipe()
+        self._process: BaseProcess = context.Process(target=main, args=(far,), daemon=True)
+        self._process.start()
+        far.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    def order(self, command: Command) -> None:
+        send(self._pipe, command)
+
+    def answer(self, within_s: float) -> Answer:
+        return receive_answer(self._pipe, within_s)
+
+    def stop(self) -> None:
+        """Cleanly, if it lets us."""
+        if self._process.is_alive():
+            self.order(Stop())
+            self._process.join(STOP_S_MAX)
+        self.kill()
+
+    def kill(self) -> None:
+        """kill -9: all its containers are gone at once."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+class Fleets:
+    """Containers dealt out to processes, as a context. `heard`: see `Start`."""
+
+    def __init__(
+        self,
+        cluster: str,
+        addresses: Sequence[Address],
+        containers: Sequence[Hosted],
+        processes: int = 1,
+        settings: ConfigSettings | None = None,
+        heard: bool = False,
+    ) -> None:
+        self._orders = [
+            Start(
+                cluster,
+                tuple(addresses),
+                tuple(containers[number::processes]),
+                settings or ConfigSettings(),
+                heard,
+            )
+            for number in range(processes)
+        ]
+        self.processes: list[FleetProcess] = []
+        self.start_s = 0.0
+        """Until all were subscribed, by the slowest process."""
+
+    def __enter__(self) -> Fleets:
+        try:
+            for order in self._orders:
+                process = FleetProcess()
+                self.processes.append(process)
+                process.order(order)
+            for process in self.processes:
+                started = process.answer(START_S_MAX)
+                assert isinstance(started, Started)
+                self.start_s = max(self.start_s, started.seconds)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(process.pid for process in self.processes)
+
+    def collect(self, contents: bool = False) -> list[Collected]:
+        """What happened since the last time, per process."""
+        for process in self.processes:
+            process.order(Collect(contents))
+        found = []
+        for process in self.processes:
+            collected = process.answer(ANSWER_S_MAX)
+            assert isinstance(collected, Collected)
+            found.append(collected)
+        return found
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()

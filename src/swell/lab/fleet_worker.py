@@ -1,0 +1,220 @@
+"""A fleet process: hosts many containers on one loop.
+
+Every container is a real one: a world, a `ContainerSession`, a listening socket and links of its
+own, so bursts reach it through the kernel as they would in a process of its own. What containers
+of one process share is the loop, and the cache of verified bursts that any process has. There is no
+task per container: sessions are driven by their sockets, and this module only by what they tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from multiprocessing.connection import Connection
+
+import uvloop
+
+from swell.container.documents import Update
+from swell.container.feed import Feed
+from swell.container.session import ContainerSession
+from swell.errors import RefusedError, SwellError
+from swell.lab.fleet_messages import (
+    Collect,
+    Collected,
+    Failed,
+    Following,
+    Hosted,
+    Start,
+    Started,
+    Stop,
+    receive_command,
+    send,
+)
+from swell.lab.server_process import memory_mib
+from swell.runtime.logs import configure_logging
+from swell.runtime.ports import LOOPBACK
+from swell.runtime.process import GARBAGE_THRESHOLDS
+from swell.runtime.sockets import raise_descriptor_limit
+from swell.runtime.world import RuntimeWorld
+
+OPENING_MAX = 64
+"""Containers that come up at one time."""
+
+
+class Follower:
+    """One feed of one container, and how far it has come."""
+
+    __slots__ = ("at", "feed", "hosted", "runs")
+
+    def __init__(self, hosted: Hosted, feed: Feed, runs: array[int]) -> None:
+        self.hosted = hosted
+        self.feed = feed
+        self.runs = runs
+        self.at = 0
+
+    def following(self, contents: bool) -> Following:
+        digest = self._digest() if contents else b""
+        return Following(self.hosted.name, self.feed.application, self.feed.at, digest)
+
+    def _digest(self) -> bytes:
+        digest = blake2b(digest_size=16)
+        for name, document in sorted(self.feed.documents.items()):
+            digest.update(b"%b\0%d\0%b\0" % (name.encode(), document.version, document.id))
+            digest.update(document.bytes())
+        return digest.digest()
+
+
+class Fleet:
+    """All containers of this process."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._worlds: list[RuntimeWorld] = []
+        self._sessions: list[ContainerSession] = []
+        self._followers: dict[Feed, Follower] = {}
+        self._runs: dict[str, array[int]] = {}
+        self._disorder = 0
+        self._began_s = 0.0
+        self._started = False
+        self._coming: list[Hosted] = []
+        """Not begun yet, the next one last."""
+        self._opening: dict[Feed, None] = {}
+        """Begun, and not known to have all that their nodes have."""
+        self._start: Start
+        self._loop.add_reader(pipe.fileno(), self._on_command)
+        os.set_blocking(pipe.fileno(), True)  # the loop has unset it; answers may be long
+
+    def _on_command(self) -> None:
+        command = receive_command(self._pipe)
+        match command:
+            case Start():
+                self._begin(command)
+            case Collect():
+                send(self._pipe, self._collected(command.contents))
+            case Stop() | None:
+                self._loop.remove_reader(self._pipe.fileno())
+                if not self.ended.done():
+                    self.ended.set_result(None)
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(world.stop() for world in self._worlds))
+
+    # Coming up.
+
+    def _begin(self, start: Start) -> None:
+        self._start = start
+        self._began_s = time.monotonic()
+        self._coming = list(reversed(start.containers))
+        self._open_more()
+
+    def _open_more(self) -> None:
+        while self._coming and len(self._opening) < OPENING_MAX:
+            try:
+                self._open(self._coming.pop())
+            except SwellError as error:
+                send(self._pipe, Failed(str(error)))
+                self._coming.clear()
+                self._started = True
+                return
+        if not self._coming and not self._opening and not self._started:
+            self._started = True
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GARBAGE_THRESHOLDS)
+            send(self._pipe, Started(time.monotonic() - self._began_s))
+
+    def _open(self, hosted: Hosted) -> None:
+        start = self._start
+        world = RuntimeWorld(hosted.name, None, None, cluster=start.cluster)
+        session = ContainerSession(
+            world,
+            start.cluster,
+            start.addresses,
+            hosted.name,
+            hosted.owner,
+            hosted.site,
+            settings=start.settings,
+            address=world.listen(LOOPBACK, 0) if hosted.listens else None,
+            hear=self._hearing(hosted) if start.heard else None,
+            refused=self._on_refused,
+            current=self._on_current,
+        )
+        world.start(session)
+        self._worlds.append(world)
+        self._sessions.append(session)
+        for application in hosted.follows:
+            feed = session.subscribe(application)
+            runs = self._runs.setdefault(application, array("q"))
+            self._followers[feed] = Follower(hosted, feed, runs)
+            self._opening[feed] = None
+
+    def _on_refused(self, application: str, error: RefusedError) -> None:
+        send(self._pipe, Failed(f"a container may not follow {application}: {error}"))
+
+    # What happens.
+
+    def _on_current(self, feed: Feed) -> None:
+        """A feed has applied something, or has all that its node has."""
+        follower = self._followers[feed]
+        before, after = follower.at, feed.at
+        if after > before:
+            follower.runs.extend((before, after, time.monotonic_ns()))
+            follower.at = after
+        elif after < before:
+            self._disorder += 1
+        if self._opening and feed in self._opening:
+            del self._opening[feed]
+            self._loop.call_soon(self._open_more)
+
+    def _hearing(self, hosted: Hosted) -> Callable[[Update], None]:
+        return partial(self._on_update, {})
+
+    def _on_update(self, versions: dict[tuple[str, str], int], update: Update) -> None:
+        """Versions of one configuration as one container hears them."""
+        name = update.application, update.name
+        before = versions.get(name, 0)
+        if update.version != before + 1 and before:
+            self._disorder += 1
+        versions[name] = update.version
+
+    def _collected(self, contents: bool) -> Collected:
+        runs = {application: rows.tobytes() for application, rows in self._runs.items()}
+        for rows in self._runs.values():
+            del rows[:]
+        counters: Counter[str] = Counter()
+        for world, session in zip(self._worlds, self._sessions, strict=True):
+            counters.update(world.counters)
+            counters.update(session.counters)
+        return Collected(
+            runs,
+            tuple(one.following(contents) for one in self._followers.values()),
+            self._disorder,
+            dict(counters),
+            time.process_time(),
+            memory_mib(os.getpid()).resident,
+        )
+
+
+async def _serve(pipe: Connection) -> None:
+    fleet = Fleet(pipe)
+    await fleet.ended
+    await fleet.stop()
+
+
+def main(pipe: Connection) -> None:
+    """The process: until it is told to stop, or whoever started it is gone."""
+    configure_logging()
+    raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(pipe))
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""Services: instances register, are found dead, and are discovered (RIP-23)."""

@@ -1,0 +1,149 @@
+"""Containers that relay in bad faith: they alter, forge, drop, delay or replay bursts, or claim
+receipts that nobody gave. To themselves they are honest, so they are judged like all others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from swell.config.bursts import Change, StepChanges, burst_id, read_burst, seal
+from swell.config.messages import Level, Receipt, deliver, read_deliver
+from swell.config.proofs import PROOF_BYTES
+from swell.config.versions import Kind, version_id
+from swell.container.children import Child, Children
+from swell.container.session import ContainerSession
+from swell.overlay.sessions import Session, Sessions
+from swell.world import Address, World
+
+ALTER, FORGE, DROP, DELAY, REPLAY, CLAIM = "alter", "forge", "drop", "delay", "replay", "claim"
+DEEDS = (ALTER, FORGE, DROP, DELAY, REPLAY, CLAIM)
+HARMLESS = (REPLAY,)
+"""Nobody notices, since nothing comes of it."""
+
+DELAY_RECEIPT_WAITS = 4.0
+OLD_FRAMES_MAX = 16
+
+
+@dataclass
+class Malice:
+    """What a relay does, and how often it did, in all its lives."""
+
+    deed: str
+    rng: Random
+    cluster: str
+    share: float = 1.0
+    """Of the bursts that it has to pass on."""
+    done: dict[bytes, int] = field(default_factory=dict)
+    """Burst → to how many it did it."""
+    old: list[bytes] = field(default_factory=list)
+    _spared: dict[bytes, None] = field(default_factory=dict)
+
+    def tempted(self, burst: bytes) -> bool:
+        """Whether it is bad to this burst, wherever it goes."""
+        if burst not in self.done and burst not in self._spared:
+            if self.rng.random() < self.share:
+                self.done[burst] = 0
+            else:
+                self._spared[burst] = None
+        if burst in self._spared:
+            return False
+        self.done[burst] += 1
+        return True
+
+    def altered(self, frame: bytes) -> bytes:
+        """Somewhere in the burst, a byte is another."""
+        digest, data = read_deliver(frame)
+        head = 11 + int.from_bytes(data[1:3], "big")
+        place = self.rng.randrange(head, len(data))
+        return deliver(digest, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+
+    def forged(self, frame: bytes) -> bytes:
+        """A burst in the place of the true one, whose changes are invented."""
+        digest, data = read_deliver(frame)
+        burst = read_burst(data)
+        key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
+        value = b"forged %d" % self.rng.randrange(1 << 32)
+        steps = tuple(
+            StepChanges(
+                step.number,
+                tuple(
+                    Change(
+                        change.name, Kind.WHOLE, change.version, change.base,
+                        version_id(change.base, Kind.WHOLE, value), value, len(value),
+                    )
+                    for change in step.changes
+                ),
+            )
+            for step in burst.steps
+        )  # fmt: skip
+        about = burst.application, burst.interest, burst.epoch, burst.after, burst.upto
+        return deliver(digest, seal(key, self.cluster, *about, steps))
+
+
+class CrookedChildren(Children):
+    """The links to those behind a relay, with malice in between."""
+
+    def __init__(
+        self,
+        world: World,
+        sessions: Sessions,
+        counters: Counter[str],
+        lost: Callable[[Child], None],
+        malice: Malice,
+        delay_s: float,
+    ) -> None:
+        super().__init__(world, sessions, counters, lost)
+        self._malice = malice
+        self._delay_s = delay_s
+
+    def send(self, address: Address, frame: bytes, pass_: bytes, now: float) -> bool:
+        malice, pass_on = self._malice, super().send
+        if not malice.tempted(burst_id(read_deliver(frame)[1])):
+            return pass_on(address, frame, pass_, now)
+        match malice.deed:
+            case "alter":
+                return pass_on(address, malice.altered(frame), pass_, now)
+            case "forge":
+                return pass_on(address, malice.forged(frame), pass_, now)
+            case "delay":
+
+                def late() -> None:
+                    pass_on(address, frame, pass_, self._world.now())
+
+                self._world.call_later(self._delay_s, late)
+                return True
+            case "replay":
+                malice.old = [*malice.old, frame][-OLD_FRAMES_MAX:]
+                for old in malice.rng.sample(malice.old, min(2, len(malice.old))):
+                    pass_on(address, old, pass_, now)
+                return pass_on(address, frame, pass_, now)
+            case _:
+                return True
+
+
+class MaliciousSession(ContainerSession):
+    """A container whose word as a relay is not to be trusted."""
+
+    def __init__(self, world: World, *arguments: Any, malice: Malice, **more: Any) -> None:
+        super().__init__(world, *arguments, **more)
+        self._malice = malice
+        self.relay.children = CrookedChildren(
+            world,
+            self.store.peers.sessions,
+            self.counters,
+            self.relay.on_child_lost,
+            malice,
+            DELAY_RECEIPT_WAITS * self.settings.receipt_wait_s,
+        )
+
+    def on_deliver(self, session: Session, frame: bytes) -> None:
+        super().on_deliver(session, frame)
+        digest, data = read_deliver(frame)
+        if digest and self._malice.deed == CLAIM and session.open:
+            proof = self._malice.rng.randbytes(PROOF_BYTES)
+            session.send(Receipt(burst_id(data), int(Level.APPLIED), proof, digest))
