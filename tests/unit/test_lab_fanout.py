@@ -530,11 +530,11 @@ def test_systems_take_turns_and_ours_has_only_its_own_way(monkeypatch: pytest.Mo
 
 
 def test_an_absent_peer_is_said_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fanout, "OURS", None)
+    monkeypatch.setattr(fanout, "OURS", ToySystem("swell", False, []))
     monkeypatch.setenv("PATH", os.devnull)
     report = fanout.run(Lab(quick=True, peers=("etcd", "nats", "redis")))
-    assert report.rows == []
-    assert [bar.measured for bar in report.bars] == [NOT_MEASURED] * 3
+    assert [row["system"] for row in report.rows] == ["swell"]
+    assert [bar.measured for bar in report.bars] == [*[NOT_MEASURED] * 3, 0]
     for package in ("etcd-server", "nats-server", "redis-server", "iproute2"):
         assert any(f"apt-get install {package}" in note for note in report.notes)
     assert tuple(fanout_peers.PEERS) == fanout.PEERS

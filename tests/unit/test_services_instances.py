@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swell.access.grants import Grant, Granted, Right
 from swell.client.interests import covers
 from swell.config import lines, requests
+from swell.config.access import refusal
 from swell.config.content import Content
 from swell.config.delivery.interest import matcher
 from swell.config.edits import Delete, Edit, Line, Lines, Path, Rollback, Whole
@@ -166,6 +168,18 @@ def test_what_is_reserved_is_listed_on_request() -> None:
         rows = requests.applications_of(each.query(body))
         assert [row.name for row in rows] == [APPLICATION]
     assert requests.applications_of(ConfigMachine().query(body)) == ()
+
+
+def test_lists_are_written_with_the_right_to_write_them() -> None:
+    body = requests.publish(APPLICATION, [Lines(INSTANCES, (instance().line(),))]).body
+    for prefix, right, allowed in (
+        ("", Right.WRITE, True),
+        (INSTANCES, Right.WRITE, True),
+        ("pay/", Right.WRITE, False),
+        ("", Right.READ, False),
+    ):
+        access = Granted([Grant(APPLICATION, prefix, (right,))])
+        assert (not refusal(access, body)) is allowed
 
 
 # Instances.

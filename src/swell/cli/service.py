@@ -110,7 +110,7 @@ def register(
         await ended.wait()
         if lost:
             raise lost[0]
-        await service.deregister(None if check == SESSION else instance.id)
+        await service.deregister()
         print(f"removed {instance.id} of {name}", file=sys.stderr)
 
     _run(find_target(dir, connect, cluster), deadline, work)

@@ -114,8 +114,8 @@ class Service:
         return (await outcome).instance
 
     async def deregister(self, id: str | None = None, *, deadline_s: float | None = None) -> bool:
-        """Remove what this client has registered and keeps; or the instance of this id, whoever
-        registered it. Whether there was one."""
+        """Remove what this client has registered, unless others have replaced it; or the instance
+        of this id, whoever registered it. Whether there was one."""
         if id is not None:
             lines = Lines(INSTANCES, (Line(check_id(id), None),))
             configs = self._host.configs(self.name)
@@ -187,7 +187,7 @@ class Service:
 
 async def leave(registrations: Registrations) -> None:
     """A client ends: its instances are removed, as far as nodes can be reached."""
-    own = registrations.all
+    own = [one for one in registrations.all if one.has_session]
     with suppress(SwellError):
         await _deregister(registrations, own, LEAVE_S)
     registrations.stop()

@@ -11,6 +11,7 @@ the list is asked for: the answer comes from whoever is the primary by then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -55,12 +56,17 @@ class Registration:
         self.service = service
         self.instance = instance
         self.lost = lost
-        self.due_at = 0.0
+        self.due_at = math.inf
         """When to name its lease again."""
         self.asking = False
         """A question to the cluster about it is open."""
         self.doubts = 0
         """How often in a row its lease could not be kept at once."""
+
+    @property
+    def has_session(self) -> bool:
+        """Whether it lives as long as this client."""
+        return self.instance.check == SESSION
 
     @property
     def keep_s(self) -> float:
@@ -84,7 +90,7 @@ class Registrations:
         self._store = store
         self._peers = store.peers
         self._all: dict[tuple[str, str], Registration] = {}
-        """Those whose leases are kept, by service and id."""
+        """What was registered here, by service and id."""
         self._open: dict[int, _Open] = {}
         self._number = 0
         self._timer: Timer | None = None
@@ -111,7 +117,8 @@ class Registrations:
         check_application(service)
         if len(self._all) >= REGISTRATIONS_MAX:
             raise ConfigurationError(
-                f"this client keeps {len(self._all)} instances, allowed are {REGISTRATIONS_MAX}"
+                f"this client has registered {len(self._all)} instances, allowed are"
+                f" {REGISTRATIONS_MAX}: use another"
             )
         lease = self._world.entropy(LEASE_BYTES).hex()
         since = self._world.wall_us() // 1_000_000
@@ -146,11 +153,8 @@ class Registrations:
     # Keeping.
 
     def _keep(self, registration: Registration) -> None:
-        instance = registration.instance
-        key = registration.service, instance.id
-        self._all.pop(key, None)
-        if instance.check == SESSION:
-            self._all[key] = registration
+        self._all[registration.service, registration.instance.id] = registration
+        if registration.has_session:
             self._due_in(registration, registration.keep_s)
 
     def _is_kept(self, registration: Registration) -> bool:
@@ -194,8 +198,9 @@ class Registrations:
                 self._name(peer, due[start : start + LEASES_MAX], now)
         waits = [one.due_at for one in self._all.values()]
         waits += [one.until for one in self._open.values()]
-        if waits:
-            self._wake_by(min(waits))
+        due_at = min(waits, default=math.inf)
+        if due_at < math.inf:
+            self._wake_by(due_at)
 
     def _name(self, peer: Peer, due: list[Registration], now: float) -> None:
         session = peer.session

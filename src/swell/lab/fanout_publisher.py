@@ -27,7 +27,8 @@ from swell.config.operations import CONFIG_SERVICE
 from swell.config.reports import REPORT_SERVICE, Await
 from swell.errors import SwellError
 from swell.lab.fanout_value import edit_of, first_value
-from swell.lab.fanout_worker import DRAIN_S_MAX, GO, STOP
+from swell.lab.fanout_worker import DRAIN_S_MAX
+from swell.lab.publisher_process import GO, STOP
 from swell.world import Address
 
 NAME = "value.json"

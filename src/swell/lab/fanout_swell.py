@@ -8,12 +8,9 @@ update everybody's receipts were there.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count as counting
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -31,63 +28,14 @@ from swell.lab.fanout_trial import (
     published_by_sequence,
     runs_of,
 )
-from swell.lab.fanout_worker import DRAIN_S_MAX, GO, STOP
+from swell.lab.fanout_worker import DRAIN_S_MAX
 from swell.lab.fleet import Fleets
 from swell.lab.fleet_messages import Collected, Hosted
+from swell.lab.publisher_process import PublisherProcess
 from swell.lab.store_cluster import SwellCluster
 
 FLEET_PROCESSES = 2
-ANSWER_S_MAX = 60.0
 SITE = "lab"
-
-
-class PublisherProcess:
-    """The publisher, from outside."""
-
-    def __init__(self, order: Order) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe: Connection
-        self._pipe, far = context.Pipe()
-        self._process: BaseProcess = context.Process(target=main, args=(order, far), daemon=True)
-        self._process.start()
-        far.close()
-        ready = self._hear(ANSWER_S_MAX)
-        assert isinstance(ready, Ready)
-        self.step = ready.step
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid or 0
-
-    def go(self) -> None:
-        self._pipe.send(GO)
-
-    def wait(self, seconds: float) -> None:
-        """Unless it has something to say, which would be a complaint."""
-        if self._pipe.poll(seconds):
-            self._hear(0.0)
-
-    def stop(self) -> Published:
-        self._pipe.send(STOP)
-        published = self._hear(DRAIN_S_MAX + ANSWER_S_MAX)
-        assert isinstance(published, Published)
-        return published
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
-
-    def _hear(self, seconds: float) -> object:
-        try:
-            if not self._pipe.poll(seconds):
-                raise SwellError("the publisher does not answer")
-            answer: object = self._pipe.recv()
-        except (EOFError, OSError):
-            raise SwellError("the publisher ended early; its log is on stderr") from None
-        if isinstance(answer, str):
-            raise SwellError(answer)
-        return answer
 
 
 class RunningSwell:
@@ -109,7 +57,7 @@ class RunningSwell:
             for number in range(trial.subscribers)
         ]
         with ExitStack() as stack:
-            publisher = PublisherProcess(order)
+            publisher = PublisherProcess(main, order, Ready, Published)
             stack.callback(publisher.kill)
             fleets = stack.enter_context(
                 Fleets(cluster.cluster, addresses, containers, FLEET_PROCESSES)
@@ -122,12 +70,12 @@ class RunningSwell:
             begin = Reading.now(pids, clients)
             publisher.wait(trial.seconds)
             end = Reading.now(pids, clients)
-            published = publisher.stop()
+            published = publisher.stop(DRAIN_S_MAX)
             sent = None
             if sent_before is not None:
                 sent = socket_bytes.between(sent_before, socket_bytes.sent_by(pids))
             collected = fleets.collect(contents=True)
-        return outcome_of(trial, publisher.step, published, collected, begin, end, sent)
+        return outcome_of(trial, publisher.ready.step, published, collected, begin, end, sent)
 
 
 def outcome_of(

@@ -119,11 +119,16 @@ def count(runs: Numbers, published_ns: Numbers, from_ns: int, until_ns: int) -> 
     if not deliveries:
         return Counted(0, float("nan"), float("nan"))
     looked_at = measured[:: deliveries // LATENCIES_MAX + 1]
-    lengths = looked_at[:, 1] - looked_at[:, 0]
+    p50, p99 = np.percentile(latencies_of(looked_at, published_ns), (50, 99)) / 1e6
+    return Counted(deliveries, float(p50), float(p99))
+
+
+def latencies_of(runs: Numbers, published_ns: Numbers) -> Numbers:
+    """From publishing to having it in ns, of every delivery."""
+    lengths = runs[:, 1] - runs[:, 0]
     ends = np.cumsum(lengths)
     # 1, 2, … length of each run, on top of its beginning: the sequence numbers it delivered.
-    within = np.arange(1, ends[-1] + 1) - np.repeat(ends - lengths, lengths)
-    sequences = np.repeat(looked_at[:, 0], lengths) + within
-    latencies_ns = np.repeat(looked_at[:, 2], lengths) - published_ns[sequences]
-    p50, p99 = np.percentile(latencies_ns, (50, 99)) / 1e6
-    return Counted(deliveries, float(p50), float(p99))
+    within = np.arange(1, lengths.sum() + 1) - np.repeat(ends - lengths, lengths)
+    sequences = np.repeat(runs[:, 0], lengths) + within
+    latencies_ns: Numbers = np.repeat(runs[:, 2], lengths) - published_ns[sequences]
+    return latencies_ns

@@ -14,6 +14,7 @@ import multiprocessing
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import TracebackType
 
 from swell.lab.fleet_messages import (
@@ -83,6 +84,7 @@ class Fleets:
         processes: int = 1,
         settings: ConfigSettings | None = None,
         heard: bool = False,
+        certificates: Path | None = None,
     ) -> None:
         self._orders = [
             Start(
@@ -91,6 +93,7 @@ class Fleets:
                 tuple(containers[number::processes]),
                 settings or ConfigSettings(),
                 heard,
+                str(certificates or ""),
             )
             for number in range(processes)
         ]

@@ -37,6 +37,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     heard: bool = False
     """Every single change is heard and its version compared with the one before, as an application
     that watches would do; else containers take bursts as they come."""
+    certificates: str = ""
+    """Directory with the certificate that all of them use; empty: plain TCP."""
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):
@@ -83,8 +85,8 @@ Command = Start | Collect | Stop
 Answer = Started | Collected | Failed
 
 _encode = msgspec.msgpack.Encoder().encode
-_command = msgspec.msgpack.Decoder(Command)
-_answer = msgspec.msgpack.Decoder(Answer)
+_command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_answer: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
 def send(pipe: Connection, what: Command | Answer) -> None:

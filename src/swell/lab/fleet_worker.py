@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import uvloop
 
@@ -42,6 +43,7 @@ from swell.lab.server_process import memory_mib
 from swell.runtime.logs import configure_logging
 from swell.runtime.ports import LOOPBACK
 from swell.runtime.process import GARBAGE_THRESHOLDS
+from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import raise_descriptor_limit
 from swell.runtime.world import RuntimeWorld
 
@@ -91,6 +93,7 @@ class Fleet:
         self._opening: dict[Feed, None] = {}
         """Begun, and not known to have all that their nodes have."""
         self._start: Start
+        self._tls: TlsMaterial | None = None
         self._loop.add_reader(pipe.fileno(), self._on_command)
         os.set_blocking(pipe.fileno(), True)  # the loop has unset it; answers may be long
 
@@ -113,6 +116,7 @@ class Fleet:
 
     def _begin(self, start: Start) -> None:
         self._start = start
+        self._tls = TlsMaterial(Path(start.certificates)) if start.certificates else None
         self._began_s = time.monotonic()
         self._coming = list(reversed(start.containers))
         self._open_more()
@@ -135,10 +139,12 @@ class Fleet:
 
     def _open(self, hosted: Hosted) -> None:
         start = self._start
-        world = RuntimeWorld(hosted.name, None, None, cluster=start.cluster)
+        tls = self._tls
+        name = tls.node if tls is not None else hosted.name
+        world = RuntimeWorld(name, None, tls, cluster=start.cluster)
         session = ContainerSession(
             world,
-            start.cluster,
+            world.cluster,
             start.addresses,
             hosted.name,
             hosted.owner,

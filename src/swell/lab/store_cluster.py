@@ -1,7 +1,9 @@
-"""Three Swell nodes in three processes on loopback, with default settings and real syncs.
+"""Swell nodes in processes of their own on loopback, with default settings and real syncs.
 
-Default means `Settings()`, the preset for a data centre, not the faster one of `swell up`. All
-three nodes are voters of the directory and, with three replicas, all of them keep every slot.
+Default means three nodes and `Settings()`, the preset for a data centre, not the faster one of
+`swell up`. The first three nodes are voters of the directory; with three replicas, each of three
+keeps every slot. With TLS the cluster has an authority of its own, and a certificate for whoever
+measures.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from swell.errors import SwellError
 from swell.lab.server_process import ServerError, ServerProcess
 from swell.lab.store_table import slots_served
 from swell.runtime.ports import LOOPBACK, free_ports
+from swell.runtime.security import TlsMaterial, create_cluster, issue
 from swell.settings import Settings
-from swell.world import Address
+from swell.world import Address, Role
 
 NODES = 3
+VOTERS_MAX = 3
 READY_S_MAX = 60.0
 POLL_S = 0.2
 ASK_S = 2.0
@@ -36,18 +40,37 @@ ASK_S = 2.0
 class SwellCluster:
     """Its processes, as a context."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int = NODES,
+        settings: Settings | None = None,
+        tls: bool = False,
+    ) -> None:
         self._directory = directory
-        self._addresses = [Address(LOOPBACK, port) for port in free_ports(NODES)]
+        self._addresses = [Address(LOOPBACK, port) for port in free_ports(nodes)]
+        self._settings = settings or Settings().with_replicas(min(NODES, nodes))
         self._nodes: list[ServerProcess] = []
-        self.cluster = f"lab-{os.urandom(6).hex()}"
+        self.certificates = self._certify() if tls else None
+        """Directory with the certificate of whoever measures."""
+        self._tls = TlsMaterial(self.certificates) if self.certificates is not None else None
+        self.cluster = self._tls.cluster if self._tls else f"lab-{os.urandom(6).hex()}"
         self.version = swell.__version__
+
+    def _certify(self) -> Path:
+        authority = self._directory / "authority"
+        create_cluster(authority, "lab")
+        for number in range(len(self._addresses)):
+            issue(authority, f"n{number}", self._directory / "certificates" / f"n{number}")
+        out = self._directory / "certificates" / "lab"
+        issue(authority, "lab", out, Role.ADMIN)
+        return out
 
     def __enter__(self) -> SwellCluster:
         try:
-            self._nodes = [self._start(number) for number in range(NODES)]
+            self._nodes = [self._start(number) for number in range(len(self._addresses))]
             until_s = time.monotonic() + READY_S_MAX
-            while sum(self._slots()) < Settings().store.slots:
+            while sum(self._slots()) < self._settings.store.slots:
                 for node in self._nodes:
                     node.check()
                 if time.monotonic() > until_s:
@@ -105,8 +128,9 @@ class SwellCluster:
         host, port = self._addresses[number]
         voters = [
             Voter(f"n{place}", address.host, address.port)
-            for place, address in enumerate(self._addresses)
+            for place, address in enumerate(self._addresses[:VOTERS_MAX])
         ]
+        certificates = self._directory / "certificates" / f"n{number}"
         return {
             "name": f"n{number}",
             "site": "lab",
@@ -116,7 +140,8 @@ class SwellCluster:
             "port": port,
             "voters": voters,
             "cluster": self.cluster,
-            "settings": Settings(),
+            "certificates": str(certificates) if self._tls is not None else "",
+            "settings": self._settings,
         }
 
     def _slots(self) -> list[int]:
@@ -126,13 +151,13 @@ class SwellCluster:
                 continue
             try:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    served = runner.run(_ask(address, self.cluster))
+                    served = runner.run(_ask(address, self.cluster, self._tls))
             except (SwellError, TimeoutError):
                 continue
             return [served[place] for place in self._addresses]
-        return [0] * NODES
+        return [0] * len(self._addresses)
 
 
-async def _ask(address: Address, cluster: str) -> Counter[Address]:
+async def _ask(address: Address, cluster: str, tls: TlsMaterial | None) -> Counter[Address]:
     async with asyncio.timeout(ASK_S):
-        return await slots_served(address, cluster)
+        return await slots_served(address, cluster, tls)

@@ -15,6 +15,7 @@ from swell.operations.messages import Request, Response
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
+from swell.runtime.security import TlsMaterial
 from swell.runtime.world import RuntimeWorld
 from swell.store.messages import Table, TableRequest
 from swell.wire import codec
@@ -26,8 +27,9 @@ BURDEN_S_MAX = 5.0
 class TableReader:
     """The protocol object of one link to one node; answers come in the order of requests."""
 
-    def __init__(self, address: Address, cluster: str) -> None:
-        self._world = RuntimeWorld("table-reader", None, None, cluster=cluster)
+    def __init__(self, address: Address, cluster: str, tls: TlsMaterial | None = None) -> None:
+        name = tls.node if tls is not None else "table-reader"
+        self._world = RuntimeWorld(name, None, tls, cluster=cluster)
         self._address = address
         self._sessions = Sessions(self._world, self._world.cluster, _me, lambda: 0, Counter())
         for answer in (Table, Response):
@@ -95,9 +97,11 @@ class TableReader:
         self._sessions.close_all("stopped")
 
 
-async def slots_served(address: Address, cluster: str) -> Counter[Address]:
+async def slots_served(
+    address: Address, cluster: str, tls: TlsMaterial | None = None
+) -> Counter[Address]:
     """How many slots every node serves, as the node at `address` knows it."""
-    reader = TableReader(address, cluster)
+    reader = TableReader(address, cluster, tls)
     try:
         await reader.open()
         table: Table = codec.decode(await reader.ask())

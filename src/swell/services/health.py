@@ -237,6 +237,3 @@ class Health:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def statistics(self) -> dict[str, int]:
-        return {"services": self._watching.count}

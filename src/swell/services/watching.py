@@ -93,10 +93,6 @@ class Watching:
         known = self._slots.get(slot)
         return known.services.get(name) if known is not None else None
 
-    @property
-    def count(self) -> int:
-        return sum(len(slot.services) for slot in self._slots.values())
-
     def is_behind(self, slot: int) -> bool:
         """Whether services of a slot have changed since it was looked at."""
         machine, known = self._machine(slot), self._slots.get(slot)

@@ -22,8 +22,8 @@ from swell.world import Address, World
 
 ALTER, FORGE, DROP, DELAY, REPLAY, CLAIM = "alter", "forge", "drop", "delay", "replay", "claim"
 DEEDS = (ALTER, FORGE, DROP, DELAY, REPLAY, CLAIM)
-HARMLESS = (REPLAY,)
-"""Nobody notices, since nothing comes of it."""
+BARRING = (DROP, DELAY)
+"""What it does to one container alone could be that one's fault."""
 
 DELAY_RECEIPT_WAITS = 4.0
 OLD_FRAMES_MAX = 16
@@ -54,6 +54,12 @@ class Malice:
             return False
         self.done[burst] += 1
         return True
+
+    def harm(self) -> int:
+        """How many bursts it did something to that shows; a replay does not."""
+        if self.deed == REPLAY:
+            return 0
+        return sum(count > (self.deed in BARRING) for count in self.done.values())
 
     def altered(self, frame: bytes) -> bytes:
         """Somewhere in the burst, a byte is another."""

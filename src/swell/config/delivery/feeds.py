@@ -73,7 +73,7 @@ class Leg:
     """A burst on its way to one link: a branch's, or one container's own."""
 
     __slots__ = (
-        "applied", "branch", "burst", "delivered", "missed", "reported_at", "retry", "sealed",
+        "applied", "branch", "burst", "delivered", "lost", "missed", "reported_at", "retry", "sealed",
         "sent_at", "struck", "unapplied", "undelivered",
     )  # fmt: skip
 
@@ -95,6 +95,8 @@ class Leg:
         """When a receipt has named somebody missing; 0: nobody is."""
         self.missed = False
         """Somebody did not get it by this leg and has been sent it by another."""
+        self.lost: dict[Member, None] | None = None
+        """Who is not waited for by this leg any more; the others may still say what they apply."""
         self.struck = False
         """The relay has had its strike for it."""
 
@@ -124,6 +126,11 @@ class Leg:
         if self.undelivered is None:
             self.undelivered = dict.fromkeys(self.branch.members)
         return self.undelivered
+
+    def is_over(self) -> bool:
+        """Nobody is waited for at any level, except who is lost."""
+        lost = self.lost or {}
+        return all(member in lost for member in self.missing(_APPLIED))
 
 
 class Feed:

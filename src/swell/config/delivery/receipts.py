@@ -80,7 +80,7 @@ class Receipts:
             self._on_wrong(leg)
             return False
         self._credit(leg, members, receipt.level)
-        if receipt.missing and not leg.reported_at:
+        if receipt.missing and leg.missing(_DELIVERED) and not leg.reported_at:
             leg.reported_at = self._delivery.world.now()
             if leg.burst is not None:
                 leg.burst.reported = True
@@ -105,6 +105,8 @@ class Receipts:
         if not unapplied:
             leg.branch.credit(_APPLIED, upto, now)
             self._finish(leg)
+        elif leg.lost is not None and leg.is_over():
+            self._finish(leg)
         d.progressed(relay.feed)
 
     def answered(self, leg: Leg) -> None:
@@ -128,6 +130,15 @@ class Receipts:
         if leg.burst is not None:
             leg.burst.unapplied -= 1
             leg.burst.feed.sweep_bursts()
+
+    def release(self, leg: Leg) -> None:
+        """Those who did not get it by this leg are not waited for; the others may take their time
+        to apply it."""
+        leg.missed = False
+        leg.lost = dict(leg.missing(_DELIVERED))
+        self.answered(leg)
+        if leg.is_over():
+            self._finish(leg)
 
     def abandon(self, leg: Leg) -> None:
         """No receipt of this leg is waited for any more."""

@@ -7,7 +7,7 @@ when it speaks. Meanwhile it is a stray: those in step do not wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.feeds import Burst, Feed, Leg
@@ -83,8 +83,7 @@ class Retries:
             if named or (late and not leg.delivered):
                 self._miss(leg, [*leg.missing(1)], SILENT)
             if leg.missed and late:
-                # Who was missed has other ways now; the others will tell what they have applied.
-                self._delivery.receipts.abandon(leg)
+                self._delivery.receipts.release(leg)
             elif leg.missed or leg.reported_at:
                 burst.reported = True
 
@@ -100,10 +99,10 @@ class Retries:
 
     # What follows.
 
-    def _miss(self, leg: Leg, members: Iterable[Member], reason: str) -> None:
+    def _miss(self, leg: Leg, members: Sequence[Member], reason: str) -> None:
         """These did not get what a leg should have brought."""
         d = self._delivery
-        leg.reported_at, leg.missed = 0.0, True
+        leg.reported_at, leg.missed = 0.0, leg.missed or bool(members)
         feed, upto, relay = leg.branch.relay.feed, leg.sealed.upto, leg.branch.relay
         lost: list[Member] = []
         for member in members:

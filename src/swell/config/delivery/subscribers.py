@@ -27,6 +27,9 @@ OFFLINE_MAX = 65_536
 LISTS_MAX = 32
 """Destination lists that a relay is known to have; it keeps more itself."""
 
+REJECTIONS_MAX = 64
+"""Rejected steps of one container and feed that are remembered."""
+
 _APPLIED = int(Level.APPLIED)
 
 
@@ -98,7 +101,7 @@ class Member:
 
     __slots__ = (
         "applied", "blame", "blocked_at", "branch", "by", "container", "delivered", "failed",
-        "feed", "leg", "proven", "rejected", "since", "tries",
+        "feed", "leg", "proven", "rejected", "rejections", "since", "tries",
     )  # fmt: skip
 
     def __init__(self, container: Container, feed: Feed) -> None:
@@ -123,6 +126,9 @@ class Member:
         self.proven = False
         """It has spoken since something was sent to it in vain."""
         self.rejected: Rejection | None = None
+        """The last one."""
+        self.rejections: dict[int, Rejection] | None = None
+        """The last few, by step."""
 
     @property
     def name(self) -> str:
@@ -144,6 +150,15 @@ class Member:
             self.delivered, self.since, self.by = upto, now, by
         if level == _APPLIED and upto > self.applied:
             self.applied, self.since = upto, now
+
+    def reject(self, rejection: Rejection) -> None:
+        """Its application has refused a step; what came later it may have applied."""
+        self.rejected = rejection
+        if self.rejections is None:
+            self.rejections = {}
+        self.rejections[rejection.step] = rejection
+        if len(self.rejections) > REJECTIONS_MAX:
+            del self.rejections[next(iter(self.rejections))]
 
     def settle(self) -> None:
         """Leave the branch and keep what it has reached."""

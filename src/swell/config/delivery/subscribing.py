@@ -263,7 +263,7 @@ class Subscribing:
         if member is None:
             return
         self._delivery.counters["config-rejected"] += 1
-        member.rejected = Rejection(message.step, message.name, message.reason)
+        member.reject(Rejection(message.step, message.name, message.reason))
         member.speaks()
         self._delivery.progressed(member.feed)
 

@@ -174,8 +174,9 @@ class Waiting:
     def _class(self, member: Member, step: int) -> tuple[str, str]:
         """Its class as far as a step goes, and a reason."""
         feed, rejected = member.feed, member.rejected
-        if rejected is not None and rejected.step == step:
-            return "rejected", f"{rejected.name}: {rejected.reason}"
+        refused = member.rejections.get(step) if member.rejections is not None else None
+        if refused is not None:
+            return "rejected", f"{refused.name}: {refused.reason}"
         if feed.lifted(member.reached(_APPLIED)) >= step:
             return "applied", ""
         if rejected is not None and rejected.step >= step:

@@ -30,7 +30,7 @@ from swell.simulation.workloads.config_fleet import ConfigFleet, malice_of
 from swell.simulation.workloads.config_profiles import ConfigProfile, profile_of
 from swell.simulation.workloads.config_values import NAMES, whole
 from swell.simulation.workloads.result import Result
-from swell.simulation.workloads.strikes import CRASH, PAUSE, POWER, Strikes
+from swell.simulation.workloads.strikes import CRASH, POWER, Strikes
 
 NODES = (6, 8)
 CONTAINERS = (30, 36)
@@ -182,7 +182,7 @@ class ConfigRun(ConfigFleet):
             heal_s - FAULTS_S + ARRIVE_S,
             heal_s,
             rng.randint(*self.profile.relay_strikes),
-            (CRASH, POWER, PAUSE),
+            (CRASH, POWER),
             what="relay",
             find=self.relays,
         )

@@ -124,8 +124,9 @@ class Administrator(Client):
         del seen[:-4]
 
     def _published(self, publication: Publication) -> None:
-        if publication.published is not None and self.rng.random() < 0.3:
-            self._wait(publication.application, publication.published.step)
+        published = publication.published
+        if published is not None and published.step and self.rng.random() < 0.3:
+            self._wait(publication.application, published.step)
         else:
             self.think()
 

@@ -12,7 +12,7 @@ from swell.simulation.checkers.followers import Followers
 from swell.simulation.checkers.publications import Outcome, Publications
 from swell.simulation.checkers.versions import Chains, WatchedMachine
 from swell.simulation.fleet import CLUSTER
-from swell.simulation.malice import CLAIM, HARMLESS, Malice
+from swell.simulation.malice import CLAIM, Malice
 from swell.simulation.simulation import Simulation
 from swell.simulation.workloads.cluster import SHOWN_MAX, Cluster
 from swell.simulation.workloads.config_administrators import Administrator
@@ -22,7 +22,7 @@ from swell.simulation.workloads.result import Result
 LOOK_EVERY_S = 1.0
 """How often the containers, and what primaries believe of them, are looked at."""
 
-DEEDS_MIN = 8
+HARM_MAX = 8
 """A relay that did harm to so many bursts must have been reported."""
 
 
@@ -147,8 +147,8 @@ class ConfigFleet(Cluster):
         for container in self.containers.values():
             malice, reasons = container.malice, self.avoided.get(container.name, [])
             if malice is not None:
-                harm = len(malice.done) if malice.deed not in HARMLESS else 0
-                if harm >= DEEDS_MIN and not reasons:
+                harm = malice.harm()
+                if harm >= HARM_MAX and not reasons:
                     found.append(f"{container.name} did {malice.deed} {harm} bursts, unreported")
             elif (container.manner.owner, container.manner.site) not in liars:
                 found += [

@@ -43,9 +43,9 @@ class ConfigProfile:
     node_faults: tuple[int, int] = (3, 7)
     container_kinds: tuple[str, ...] = CONTAINER_STOPS + CONTAINER_STALLS + CONTAINER_PATHS
     container_faults: tuple[int, int] = (8, 16)
-    strikes: tuple[int, int] = (1, 3)
+    strikes: tuple[int, int] = (2, 4)
     """At primaries, fewest and most."""
-    relay_strikes: tuple[int, int] = (2, 5)
+    relay_strikes: tuple[int, int] = (3, 6)
     deeds: tuple[str, ...] = DEEDS
     malicious: tuple[int, int] = (0, 4)
     """Containers that relay in bad faith, fewest and most."""
