@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 1000
 STORE_SEEDS ?= 2000
+CONFIG_SEEDS ?= 2000
 PARTS ?=
 STAY ?=
 LAB ?=
@@ -41,11 +42,13 @@ format: setup ## let ruff lay out the code
 	$(BIN)/ruff format src tests
 	$(BIN)/ruff check --fix src tests
 
-simulate: setup ## many seeds of every workload, the planted bugs, 1,386 nodes (SEEDS=1000 STORE_SEEDS=2000)
+simulate: setup ## many seeds of every workload, the planted bugs, 1,386 nodes (SEEDS=1000 STORE_SEEDS=2000 CONFIG_SEEDS=2000)
 	$(BIN)/swell simulate --workload mixed --seeds $(SEEDS)
 	$(BIN)/swell simulate --workload mixed --bugs
 	$(BIN)/swell simulate --workload store --seeds $(STORE_SEEDS)
 	$(BIN)/swell simulate --workload store --bugs
+	$(BIN)/swell simulate --workload config --seeds $(CONFIG_SEEDS)
+	$(BIN)/swell simulate --workload config --bugs
 	$(BIN)/swell simulate --workload zone-loss --seeds 3
 	$(BIN)/swell simulate --workload growth --seeds 3
 	$(BIN)/swell simulate --workload outage --nodes 20 --seeds 1

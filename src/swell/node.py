@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 import msgspec
 
@@ -118,10 +117,7 @@ class Node:
             self.sessions,
             self.registry,
             settings.store,
-            {
-                DHT_SERVICE: DhtMachine,
-                CONFIG_SERVICE: partial(ConfigMachine, settings.config.keep_versions),
-            },
+            {DHT_SERVICE: DhtMachine, CONFIG_SERVICE: ConfigMachine},
             config.epoch,
             self.counters,
             config.bugs,

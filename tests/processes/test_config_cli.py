@@ -199,7 +199,7 @@ def test_bad_input_gets_one_sentence(cluster: LocalCluster, tmp_path: Path) -> N
     assert "there is no bad/b" in refusal(cluster, "get", "bad/b")
     assert "there is no bad/b" in refusal(cluster, "status", "bad/b")
     assert "has no configuration b" in refusal(cluster, "history", "bad/b")
-    assert "there is no bad/b" in refusal(cluster, "unset", "bad/b.json", "a", "c")
+    assert "b.json of bad does not exist" in refusal(cluster, "unset", "bad/b.json", "a", "c")
     assert "write APP/NAME" in refusal(cluster, "get", "bad")
     assert "segment '..'" in refusal(cluster, "get", "bad/../a")
     assert "as in 30s" in refusal(cluster, "get", "bad/a.json", "--deadline", "3x")

@@ -13,7 +13,7 @@ from swell.config.bursts import Change, StepChanges
 from swell.config.edits import Edit, Rollback, Uploaded
 from swell.config.heads import Line
 from swell.config.machine import ConfigMachine
-from swell.config.operations import CONFIG_SERVICE, Published
+from swell.config.operations import CONFIG_SERVICE, KEEP_VERSIONS, Published
 from swell.config.resolving import Task, resolve
 from swell.config.versions import NO_VERSION, Kind, version_id
 from swell.overlay.contact import Contact
@@ -27,24 +27,29 @@ VALUE_BYTES_MAX = 128 * 1024 * 1024
 SESSION = 1 << 40
 
 
-def resolved(machine: ConfigMachine, edits: Sequence[Edit], author: str = "ann") -> bytes:
+def resolved(
+    machine: ConfigMachine, edits: Sequence[Edit], author: str = "ann", keep: int = KEEP_VERSIONS
+) -> bytes:
     """The step that a primary makes of these edits, as bytes of the log."""
     line = Line(APPLICATION)
     tasks = []
+    by_name: dict[str, list[Edit]] = {}
     for edit in edits:
-        source = None
+        by_name.setdefault(edit.name, []).append(edit)
+    for several in by_name.values():
+        edit, source = several[0], None
         if isinstance(edit, Rollback):
             source = machine.content_at(APPLICATION, edit.name, edit.version)
         if isinstance(edit, Uploaded):
             source = machine.uploads.finished(APPLICATION, edit.upload, edit.length, edit.digest)
         present = line.present(machine, edit.name)
-        tasks.append(Task(APPLICATION, edit, present, VALUE_BYTES_MAX, source))
+        tasks.append(Task(APPLICATION, several, present, VALUE_BYTES_MAX, source))
     steps = tuple(ready.edit for ready in resolve(tasks))
-    return ops.encode(ops.Step(APPLICATION, steps, author, 7))
+    return ops.encode(ops.Step(APPLICATION, steps, author, 7, keep))
 
 
-def publish(machine: ConfigMachine, *edits: Edit) -> Published:
-    return requests.published_of(machine.apply(resolved(machine, edits)))
+def publish(machine: ConfigMachine, *edits: Edit, keep: int = KEEP_VERSIONS) -> Published:
+    return requests.published_of(machine.apply(resolved(machine, edits, keep=keep)))
 
 
 def value(machine: ConfigMachine, name: str, version: int = 0) -> bytes | None:

@@ -12,7 +12,7 @@ from swell.config import messages as m
 from swell.config import operations as ops
 from swell.config.bursts import Change, StepChanges, burst_id, seal
 from swell.config.content import Content
-from swell.config.proofs import Pass, sign_pass
+from swell.config.proofs import Pass, sign_list, sign_pass
 from swell.config.splices import Splice, encode
 from swell.config.versions import NO_VERSION, Kind, version_id
 from swell.container.documents import Update
@@ -209,6 +209,10 @@ class ToyNode:
         self.answers_renewals = True
         self.repairing = True
         self.executed: list[Execute] = []
+        self.reads_open: list[tuple[Session, Execute]] | None = None
+        """Reads that wait for the test to answer them, if it wants to."""
+        self.unknown = ""
+        """A name whose value it does not give."""
         self.sessions = Sessions(world, CLUSTER, lambda: contact, lambda: 0, Counter())
         self.sessions.accept(LinkKind.CLIENT, self)
         for cls, handler in (
@@ -228,10 +232,15 @@ class ToyNode:
     def secret(self, container: str) -> bytes:
         return (container.encode() + bytes([self.contact.id]) * 16)[:16]
 
-    def pass_of(self, subscribe: m.Subscribe) -> bytes:
+    def pass_of(self, session: Session, subscribe: m.Subscribe) -> bytes:
         until_s = self.world.wall_us() // 1_000_000 + 3600
-        shown = Pass(CLUSTER, subscribe.owner, subscribe.site, subscribe.container, until_s)
-        return sign_pass(self.key, shown)
+        about = subscribe.owner, subscribe.site, subscribe.container
+        return sign_pass(self.key, Pass(CLUSTER, *about, until_s, session.link.peer))
+
+    def signed(self, *lists: m.DestinationList) -> m.Lists:
+        """As lists go to a relay that may pass them on."""
+        signatures = [sign_list(self.key, CLUSTER, APP, SITE, one.digest()) for one in lists]
+        return m.Lists(lists, tuple(signatures))
 
     def on_table_request(self, session: Session, request: TableRequest) -> None:
         primaries = (self.cluster.told or self.cluster.primary,) * 4
@@ -258,7 +267,7 @@ class ToyNode:
                 cluster.applications[subscribe.application].step,
                 public(self.key),
                 self.secret(subscribe.container),
-                self.pass_of(subscribe),
+                self.pass_of(session, subscribe),
                 (self.contact, *others),
             )
         session.send(answer)
@@ -291,7 +300,13 @@ class ToyNode:
     def on_execute(self, session: Session, execute: Execute) -> None:
         """Reads of long values."""
         self.executed.append(execute)
+        if self.reads_open is not None:
+            self.reads_open.append((session, execute))
+            return
         request = ops.decode(execute.body)
+        if request.name == self.unknown:
+            session.send(Executed(execute.number, Status.REFUSED, b"not kept", self.contact))
+            return
         _, _, content = self.cluster.applications[request.application].heads[request.name]
         if isinstance(request, ops.GetLeaves):
             chunks = [tuple(chunk) for chunk in content.chunk_ids()][request.start :]
@@ -302,6 +317,13 @@ class ToyNode:
         session.send(Executed(execute.number, Status.DONE, body, self.contact))
 
     # What tests do.
+
+    def answer_reads(self) -> None:
+        """Those that were held back; what comes next is held back too."""
+        reads, self.reads_open = self.reads_open or [], None
+        for session, execute in reads:
+            self.on_execute(session, execute)
+        self.reads_open = []
 
     def deliver(self, container: str, data: bytes, digest: bytes = b"") -> bytes:
         """Send a burst; its id."""

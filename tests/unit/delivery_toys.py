@@ -114,7 +114,8 @@ class ToyPrimary:
 class ToyContainer:
     """Takes bursts on its own link or from a toy relay. Moods: `mute` takes nothing, `asleep`
     relays nothing and says nothing, `liar` says that all have it and gives it to nobody,
-    `late` delivers without applying, `cut` are names that it cannot reach as a relay."""
+    `late` delivers without applying, `cut` are names that it cannot reach as a relay, `two_faced`
+    gives its relays wrong proofs, `selfish` speaks for itself alone and relays nothing."""
 
     def __init__(self, fleet: ToyFleet, name: str, world: World, **about: Any) -> None:
         self.fleet = fleet
@@ -122,6 +123,7 @@ class ToyContainer:
         self.world = world
         self.about = {"site": "a", "host": name, "owner": APPLICATION, "willing": True} | about
         self.mute = self.asleep = self.liar = self.late = False
+        self.two_faced = self.selfish = False
         self.cut: tuple[str, ...] = ()
         self.at = 0
         self.taken: list[tuple[int, int]] = []
@@ -204,6 +206,9 @@ class ToyContainer:
         own = self.take(burst)
         if not own:
             return
+        if self.selfish and digest:
+            self.say(Receipt(burst.id, self.level, own, digest, (), (0,)))
+            return
         proofs, missing = [own], []
         entries = self.lists[digest].entries if digest else ()
         for place_, entry in enumerate(entries, 1):
@@ -222,6 +227,8 @@ class ToyContainer:
     def _pass_on(self, entry: Any, burst: Burst) -> bytes:
         child = self.fleet.containers[entry.container]
         own = child.take(burst)
+        if own and child.two_faced:
+            own = bytes(16)
         if not own or not entry.below:
             return own
         return combined([own, *(self._pass_on(e, burst) for e in self.lists[entry.below].entries)])
@@ -291,6 +298,8 @@ class ToyFleet:
         made = self.add(*(f"c{number:03}" for number in range(size)), **about)
         self.put("a.json", b"0")
         self.run(0.5)
+        for one in made:
+            one.renew()
         self.put("a.json", b"1")
         self.run(0.5)
         return made

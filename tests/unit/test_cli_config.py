@@ -23,7 +23,6 @@ from swell.cli.config_arguments import (
     several_values,
 )
 from swell.cli.config_errors import check_value, conflict_error, excerpt
-from swell.cli.config_paths import PathEdits
 from swell.cli.config_publishing import stored_sentence
 from swell.cli.config_tables import (
     diff_line,
@@ -168,12 +167,6 @@ def test_several_values_are_some_and_differ(tmp_path: Path) -> None:
         several_values("shop/", [str(tmp_path / "empty")])
     with pytest.raises(ConfigurationError, match="a has two values"):
         several_values("shop/", [str(tmp_path / "p"), str(tmp_path / "q")])
-
-
-def test_several_paths_make_one_value() -> None:
-    edits = PathEdits("a.json", [("x", "1"), ("y[-]", "z"), ("old", None)], False, None, "")
-    assert edits.apply(b'{"old": 0}') == b'{"x": 1, "y": ["z"]}'
-    assert PathEdits("a.json", [("x", "1")], True, None, "").apply(b"{}") == b'{"x": "1"}'
 
 
 # Words.

@@ -395,7 +395,7 @@ def test_a_token_decides_who_may_follow_and_relay() -> None:
     read = Granted([Grant(APPLICATION, "", (Right.READ,))])
     sessions.access_of = lambda session: read
     fleet.add("c2", "c3", "c4")
-    assert not fleet.member("c2").container.willing
+    assert not fleet.member("c2").willing
     for number in range(2):
         fleet.put("a.json", b"%d" % number)
         fleet.run(0.3)

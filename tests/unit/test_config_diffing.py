@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from time import perf_counter
 
@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swell.config import diffing
+from swell.config.anchors import Stretch
 from swell.config.diffing import changes, delta
 from swell.config.splices import SPLICES_MAX, Delta, apply_to, size
 from swell.config.unified import LINE_BYTES_MAX, PLACES_MAX, unified
@@ -317,3 +319,51 @@ def test_what_commands_a_terminal_is_escaped() -> None:
     assert shown[0] == "--- old\\x1b"
     assert "+\\x1b]0;x\\x07\\r" in shown
     assert "+\\xff" in shown
+
+
+# What has nothing in common.
+
+
+def document(rng: Random, keys: Sequence[str]) -> bytes:
+    entries = [f'"{key}": "{rng.getrandbits(64):016x}"' for key in keys]
+    return ("{" + ", ".join(entries) + "}").encode()
+
+
+def test_a_value_that_is_all_new_is_given_up_without_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = Random(5)
+    old = document(rng, [f"old-{rng.getrandbits(32):08x}" for _ in range(300)])
+    new = document(rng, [f"{rng.getrandbits(48):012x}" for _ in range(300)])
+
+    def search(*_: bytes) -> Iterator[Stretch]:
+        raise AssertionError("nothing agrees: there is nothing to search for")
+
+    monkeypatch.setattr(diffing, "changes", search)
+    assert delta(old, new) is None
+    assert delta(old, rng.randbytes(5_000)) is None
+    assert delta(rng.randbytes(200_000), rng.randbytes(200_000)) is None
+
+
+def test_a_value_of_which_half_is_new_is_searched() -> None:
+    rng = Random(6)
+    keys = [f"{rng.getrandbits(32):08x}" for _ in range(300)]
+    old = document(rng, keys)
+    entries = old[1:-1].split(b", ")
+    entries[::2] = document(rng, keys[::2])[1:-1].split(b", ")
+    new = b"{" + b", ".join(entries) + b"}"
+    splices = delta(old, new)
+    assert splices is not None
+    assert apply_to(old, splices) == new
+    assert size(splices) < 0.4 * len(new)
+
+
+def test_values_that_repeat_themselves_are_searched() -> None:
+    old = bytes(range(256)) * 100
+    changed = bytearray(old)
+    for place in range(0, len(changed), 1000):
+        changed[place] ^= 255
+    splices = delta(old, bytes(changed))
+    assert splices is not None
+    assert apply_to(old, splices) == changed
+    assert size(splices) < 500

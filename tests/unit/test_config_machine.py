@@ -16,8 +16,10 @@ from swell.config.application import DELETED_MAX, Application
 from swell.config.configuration import ConflictError, NotKeptError
 from swell.config.content import Content
 from swell.config.edits import Delete, Path, Resolved, Rollback, Splices, Uploaded, Way, Whole
+from swell.config.gone import Range
 from swell.config.history import KEEP_BYTES
 from swell.config.machine import ConfigMachine
+from swell.config.names import INSTANCES
 from swell.config.operations import BadOperationError
 from swell.config.resolving import UnresolvableError
 from swell.config.splices import Splice
@@ -199,9 +201,9 @@ def test_every_kept_version_can_be_read_and_gone_back_to() -> None:
 
 
 def test_history_is_bounded_by_versions() -> None:
-    machine = ConfigMachine(keep_versions=5)
+    machine = ConfigMachine()
     for number in range(20):
-        publish(machine, Whole("a", lines(50, number)))
+        publish(machine, Whole("a", lines(50, number)), keep=5)
     assert [kept.version for kept in history(machine, "a")] == [16, 17, 18, 19, 20]
     with pytest.raises(NotKeptError):
         value(machine, "a", 15)
@@ -241,7 +243,7 @@ def test_forgotten_deletions_never_let_a_version_return() -> None:
         publish(machine, Whole(name, b"x"))
         publish(machine, Delete(name))
     assert "first" not in application(machine).configurations
-    assert application(machine).forgotten_step == 4
+    assert application(machine).gone.ranges == [Range("", "", 4)]
     (made,) = publish(machine, Whole("first", b"again")).made
     assert made.version == 5
     copy = ConfigMachine()
@@ -249,7 +251,35 @@ def test_forgotten_deletions_never_let_a_version_return() -> None:
     assert publish(copy, Whole("other", b"")).made == publish(machine, Whole("other", b"")).made
 
 
+def test_replicas_keep_what_the_primary_says() -> None:
+    machine = ConfigMachine()
+    for number in range(10):
+        publish(machine, Whole("a", b"%d" % number), keep=3 if number > 5 else 64)
+    assert len(history(machine, "a")) == 3
+    copy = ConfigMachine()
+    copy.load(machine.dump())
+    body = resolved(machine, [Whole("a", b"x")], keep=2)
+    assert copy.apply(body) == machine.apply(body)
+    assert history(copy, "a") == history(machine, "a") == history(machine, "a")[-2:]
+
+
 # Queries.
+
+
+def test_a_change_of_nothing_makes_no_service() -> None:
+    machine = ConfigMachine()
+    nothing = Resolved(INSTANCES, Way.NOTHING, NO_VERSION)
+    machine.apply(ops.encode(ops.Step(APPLICATION, (nothing,))))
+    request = requests.list_applications(0, services=True)
+    assert requests.applications_of(machine.query(request.body)) == ()
+    publish(machine, Whole("a", b"1"))
+    machine.apply(ops.encode(ops.Step(APPLICATION, (nothing,))))
+    assert requests.applications_of(machine.query(request.body)) == ()
+    assert not machine.service_changes
+    made = Resolved(INSTANCES, Way.WHOLE, NO_VERSION, b"x")
+    machine.apply(ops.encode(ops.Step(APPLICATION, (made,))))
+    (row,) = requests.applications_of(machine.query(request.body))
+    assert row.name == APPLICATION
 
 
 def test_lists_have_pages() -> None:
@@ -333,16 +363,44 @@ def test_pieces_come_in_order_and_may_be_repeated() -> None:
 
 
 def test_the_oldest_uploads_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = ConfigMachine()
+    staged = uploads.Uploads()
+    later = uploads.REST_US
     for number in range(uploads.UPLOADS_MAX + 1):
-        stage(machine, b"upload-%d" % number, b"abc")
-    assert machine.uploads.get(APPLICATION, b"upload-0") is None
-    assert machine.uploads.size == 3 * uploads.UPLOADS_MAX
+        staged.stage(APPLICATION, b"upload-%d" % number, 0, b"abc", number + later * (number > 3))
+    assert staged.get(APPLICATION, b"upload-0") is None
+    assert staged.size == 3 * uploads.UPLOADS_MAX
     monkeypatch.setattr(uploads, "UPLOADED_BYTES_MAX", 20)
-    machine.apply(requests.stage(APPLICATION, b"upload-1", 3, b"d" * 12).body)
-    assert [name for _, name in machine.uploads.items] == [b"upload-4", b"upload-1"]
+    staged.stage(APPLICATION, b"upload-1", 3, b"d" * 12, 2 * later + 3)
+    assert [name for _, name in staged.items] == [b"upload-4", b"upload-1"]
     with pytest.raises(UploadError, match="at most 20"):
-        machine.apply(requests.stage(APPLICATION, b"upload-1", 15, b"d" * 6).body)
+        staged.stage(APPLICATION, b"upload-1", 15, b"d" * 6, 2 * later)
+
+
+def test_uploads_that_go_on_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = uploads.Uploads()
+    for number in range(uploads.UPLOADS_MAX):
+        staged.stage(APPLICATION, b"upload-%d" % number, 0, b"abc", number)
+    before = list(staged.items)
+    with pytest.raises(NotExecutedError, match="4 other uploads are under way"):
+        staged.stage(APPLICATION, b"upload-9", 0, b"abc", uploads.REST_US - 1)
+    assert (list(staged.items), staged.size) == (before, 12)
+    assert staged.stage(APPLICATION, b"upload-9", 0, b"", 5) == 0  # Where to go on: asks only.
+    assert list(staged.items) == before
+    monkeypatch.setattr(uploads, "UPLOADED_BYTES_MAX", 20)
+    with pytest.raises(NotExecutedError):
+        staged.stage(APPLICATION, b"upload-3", 3, b"d" * 9, 7)
+    assert staged.stage(APPLICATION, b"upload-9", 0, b"abc", uploads.REST_US) == 3
+    assert staged.get(APPLICATION, b"upload-0") is None
+
+
+def test_an_upload_of_what_is_there_already_is_dropped() -> None:
+    machine = ConfigMachine()
+    data = b"x" * 1000
+    publish(machine, Whole("a", data))
+    stage(machine, b"upload-1", data)
+    (made,) = publish(machine, Uploaded("a", b"upload-1", 1000, Content.of(data).digest)).made
+    assert not made.changed
+    assert not machine.uploads.items
 
 
 def test_options() -> None:
@@ -361,15 +419,15 @@ def test_the_newest_steps_are_shared() -> None:
     for number in range(5):
         publish(machine, Whole("a", lines(50, number)), Whole("b", b"%d" % number))
     shop = application(machine)
-    assert shop.since(5, everything, EVERYTHING, True) == (5, ())
-    upto, steps = shop.since(3, everything, EVERYTHING, True)
+    assert shop.since(5, everything, EVERYTHING, True) == (5, (), True)
+    upto, steps, _ = shop.since(3, everything, EVERYTHING, True)
     assert (upto, [step.number for step in steps]) == (5, [4, 5])
     assert steps[1] is shop.since(4, everything, EVERYTHING, True)[1][0]
-    upto, steps = shop.since(3, lambda name: name == "a", EVERYTHING, True)
+    upto, steps, _ = shop.since(3, lambda name: name == "a", EVERYTHING, True)
     assert [[change.name for change in step.changes] for step in steps] == [["a"], ["a"]]
-    assert shop.since(1, lambda name: False, EVERYTHING, True) == (5, ())
-    upto, steps = shop.since(2, everything, 1, True)
-    assert (upto, [step.number for step in steps]) == (3, [3])
+    assert shop.since(1, lambda name: False, EVERYTHING, True) == (5, (), True)
+    upto, steps, exact = shop.since(2, everything, 1, True)
+    assert (upto, [step.number for step in steps], exact) == (3, [3], True)
 
 
 def test_a_value_that_is_shorter_than_its_deltas_comes_whole() -> None:
@@ -377,28 +435,29 @@ def test_a_value_that_is_shorter_than_its_deltas_comes_whole() -> None:
     source = random.Random(3)
     for _ in range(10):
         publish(machine, Whole("a", source.randbytes(600) + b"." * 400))
-    upto, steps = application(machine).since(1, everything, EVERYTHING, True)
+    upto, steps, _ = application(machine).since(1, everything, EVERYTHING, True)
     assert (upto, [step.number for step in steps]) == (10, [10])
     assert steps[0].changes[0].kind == Kind.WHOLE
 
 
 def test_deltas_are_given_as_far_back_as_they_are_kept() -> None:
-    machine, loaded = ConfigMachine(keep_versions=3), ConfigMachine()
+    machine, loaded = ConfigMachine(), ConfigMachine()
     for number in range(10):
-        publish(machine, Whole("a", lines(50, number)), Whole(f"n{number}", b""))
+        publish(machine, Whole("a", lines(50, number)), Whole(f"n{number}", b""), keep=3)
     loaded.load(machine.dump())  # Without the recent steps.
 
     def found(after: int) -> list[tuple[int, int]]:
-        upto, steps = application(loaded).since(after, lambda n: n == "a", EVERYTHING, True)
-        assert upto == 10
+        served = application(loaded).since(after, lambda n: n == "a", EVERYTHING, True)
+        upto, steps, exact = served
+        assert (upto, exact) == (10, True)
         return [(step.number, step.changes[0].kind) for step in steps]
 
     assert found(6) == [(10, Kind.WHOLE)]
     assert found(7) == [(8, Kind.DELTA), (9, Kind.DELTA), (10, Kind.DELTA)]
     assert found(9) == [(10, Kind.DELTA)]
-    _, steps = application(loaded).since(6, everything, 100, True)
-    (change,) = [change for change in steps[-1].changes if change.name == "a"]
-    assert change.kind == Kind.FETCH
+    upto, steps, exact = application(loaded).since(6, everything, 100, True)
+    assert (upto, exact) == (7, False)
+    assert [change.name for change in steps[0].changes] == ["n6"]
 
 
 def test_long_values_are_left_to_be_fetched() -> None:
@@ -420,9 +479,11 @@ def test_whole_values_are_cut_at_steps() -> None:
     shop, container = application(machine), ToyContainer()
     calls = 0
     while container.step < shop.step:
-        container.take(machine, *shop.since(container.step, everything, 3000, False))
+        found = shop.since(container.step, everything, 3000, False)
+        container.take(machine, found.upto, found.steps)
+        assert found.exact == (container.step == shop.step)
         calls += 1
-    assert calls == 4
+    assert calls == 8
     assert len(container.living()) == 16
 
 
@@ -480,7 +541,7 @@ def test_random_steps_reach_everybody(
     bytes_max: int,
     keep: int,
 ) -> None:
-    machine, twin = ConfigMachine(keep), ConfigMachine(keep)
+    machine, twin = ConfigMachine(), ConfigMachine()
     model: dict[str, bytes] = {}
     models, at = [dict(model)], 0
     late = ToyContainer()
@@ -490,7 +551,7 @@ def test_random_steps_reach_everybody(
             edit, expected = edit_for(machine, model, change)
             if edit.name not in edits:
                 edits[edit.name] = (edit, expected)
-        body = resolved(machine, [edit for edit, _ in edits.values()])
+        body = resolved(machine, [edit for edit, _ in edits.values()], keep=keep)
         assert machine.apply(body) == twin.apply(body)
         for name, (_, expected) in edits.items():
             model.pop(name, None)
@@ -503,9 +564,9 @@ def test_random_steps_reach_everybody(
             models.append(dict(model))
             if at <= start % len(steps):
                 # Served step by step, as one who is in step, up to some step.
-                late.take(machine, *shop.since(at - 1, everything, EVERYTHING, True))
+                late.take(machine, *shop.since(at - 1, everything, EVERYTHING, True)[:2])
     assert machine.dump() == twin.dump()
-    loaded = ConfigMachine(keep)
+    loaded = ConfigMachine()
     loaded.load(machine.dump())
     assert loaded.dump() == machine.dump()
     if not at:
@@ -516,10 +577,14 @@ def test_random_steps_reach_everybody(
         container.values = {n: v for n, v in late.values.items() if n in interest}
         container.versions = {n: v for n, v in late.versions.items() if n in interest}
         shop = application(source)
+        exact = True
         while container.step < at:
-            found = shop.since(container.step, interest.__contains__, bytes_max, incremental)
-            assert found[0] > container.step
-            container.take(source, *found)
+            found = shop.since(
+                container.step, interest.__contains__, bytes_max, incremental and exact
+            )
+            assert found.upto > container.step
+            container.take(source, found.upto, found.steps)
+            exact = found.exact
         assert container.living() == {n: v for n, v in sorted(model.items()) if n in interest}
 
 
@@ -551,6 +616,27 @@ def test_a_dump_is_all_there_is() -> None:
         assert value(copy, "long", version) == value(machine, "long", version)
     assert copy.dump() == machine.dump()
     assert [each.name for each in copy.applications()] == ["other", APPLICATION]
+
+
+def test_a_dump_has_equal_chunks_once() -> None:
+    machine, copy = ConfigMachine(), ConfigMachine()
+    data = random.Random(6).randbytes(400_000)
+    for number, long in enumerate((data, data[:300_000] + b"x" * 100_000)):
+        upload = b"upload-%d" % number
+        stage(machine, upload, long)
+        publish(machine, Uploaded("a", upload, len(long), Content.of(long).digest))
+    publish(machine, Whole("b", data[:200_000]), Whole("c", data[:200_000]))
+    assert len(machine.dump()) < 520_000
+    copy.load(machine.dump())
+    assert copy.dump() == machine.dump()
+    for version, long in ((1, data), (2, data[:300_000] + b"x" * 100_000)):
+        content = copy.content_at(APPLICATION, "a", version)
+        assert content is not None
+        assert content.bytes() == long
+    first, second = (copy.content_at(APPLICATION, name, 1) for name in "bc")
+    assert first is not None
+    assert second is not None
+    assert next(first.leaves()) is next(second.leaves())
 
 
 @pytest.mark.parametrize("cut", [0, 3, 4, 100, -1])

@@ -96,6 +96,64 @@ def test_pipelined_changes_of_one_configuration_all_become_deltas() -> None:
     assert not primary.counters["config-mispredicted"]
 
 
+def test_several_keys_of_a_document_are_one_version() -> None:
+    primary = Primary()
+    primary.settled(Whole("a.json", DOCUMENT))
+    number = primary.send(
+        Path("a.json", "key7", "7"),
+        Whole("b", b"1"),
+        Path("a.json", "key5", None),
+        Path("a.json", "new.er", "true"),
+        Path("a.json", "key7", "8"),
+    )
+    last = primary.send(Path("a.json", "new.er", "1"), Path("a.json", "new.er", "true"))
+    primary.store.commit()
+    made = primary.client.published(number).made
+    assert [one.version for one in made] == [2, 1]
+    expected = json.loads(DOCUMENT) | {"key7": 8, "new": {"er": True}}
+    del expected["key5"]
+    assert json.loads(value(primary.store.machine, "a.json") or b"") == expected
+    assert primary.kinds("a.json") == [Kind.WHOLE, Kind.DELTA]
+    assert len(primary.store.bodies[-2]) < 400
+    assert not primary.client.published(last).made[0].changed
+    refused = primary.settled(Path("a.json", "key1", "1"), Path("a.json", "key2.x", "1"))
+    assert "a.json of shop is at version 2" in primary.client.refusal(refused)
+    stale = Path("a.json", "key2", "1", condition=NO_VERSION)
+    refused = primary.settled(Path("a.json", "key1", "1"), stale)
+    assert primary.client.refusal(refused).startswith("conflict: a.json")
+    primary.settled(Path("c.yaml", "x", "1"), Path("c.yaml", "z", "2"))
+    assert value(primary.store.machine, "c.yaml") == b"x: 1\nz: 2\n"
+    assert primary.is_idle()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "edit", "off"),
+    [
+        ("a.json", 60_000, Path("a.json", "k0", "1"), False),
+        ("a.json", 80_000, Path("a.json", "k0", "1"), True),
+        ("a.yaml", 3_500, Path("a.yaml", "k0", "1"), False),
+        ("a.yaml", 6_000, Path("a.yaml", "k0", "1"), True),
+        ("a.toml", 6_000, Path("a.toml", "k0", "1"), True),
+        ("a.txt", 0, Whole("a.txt", b"x" * 60_000), False),
+        ("a.txt", 12_000, Whole("a.txt", b"x" * 12_000), False),
+        ("a.txt", 16_000, Whole("a.txt", b"x" * 20_000), True),
+        ("a.txt", 60_000, Delete("a.txt"), False),
+    ],
+)
+def test_what_takes_long_is_resolved_off_the_loop(
+    name: str, old: int, edit: Edit, off: bool
+) -> None:
+    primary = Primary()
+    line = {"json": b'"k%d": 0', "yaml": b"k%d: 0", "toml": b"k%d = 0"}.get(name[2:], b"k%d")
+    lines = [line % number for number in range(old // (len(line) + 4))]
+    data = b"{" + b",\n".join(lines) + b"}" if name == "a.json" else b"\n".join(lines)
+    if lines:
+        primary.client.published(primary.settled(Whole(name, data)))
+    before = primary.counters["config-offloaded"]
+    primary.client.published(primary.settled(edit))
+    assert primary.counters["config-offloaded"] - before == off
+
+
 def test_long_values_are_resolved_off_the_loop_and_others_wait() -> None:
     primary = Primary()
     long = random.Random(1).randbytes(100_000)
@@ -180,6 +238,41 @@ def test_after_a_wrong_prediction_nothing_is_ordered_until_all_is_settled() -> N
     primary.send(Whole("a", b"2"), number=doomed)
     primary.store.commit()
     assert primary.client.published(doomed).made[0].version == 3
+    assert primary.is_idle()
+
+
+def mispredict(primary: Primary, name: str) -> None:
+    """Something that this primary did not order comes before all that it did."""
+    edit = ops.Resolved(name, 1, primary_id(primary, name), b"rival")
+    body = ops.encode(ops.Step(APPLICATION, (edit,)))
+    Answers(primary.store.execute).send(Request(0, Read.COMMAND, body), number=900)
+    primary.store.log.rotate(1)
+
+
+def test_a_refusal_that_rests_on_what_did_not_come_about_is_none() -> None:
+    primary = Primary()
+    primary.settled(Whole("a", b"1"), Whole("b", b"1"))
+    primary.send(Whole("a", b"2"))
+    primary.send(Whole("b", b"2"))
+    # Judged by the head of a, which is wrong; told when b is settled, which is as predicted.
+    stale = primary.send(Whole("a", b"3", condition=primary_id(primary, "a")))
+    mispredict(primary, "a")
+    primary.store.commit()
+    assert value(primary.store.machine, "b") == b"2"
+    assert primary.status(stale) is Status.BUSY
+    assert primary.is_idle()
+
+
+def test_a_refusal_from_off_the_loop_rests_on_what_it_was_resolved_against() -> None:
+    primary = Primary()
+    primary.settled(Whole("a.json", b"{}"))
+    primary.send(Whole("a.json", b"[1]"))
+    broken = primary.send(Path("a.json", "key", "x" * 10), Whole("b", b"x" * 100_000))
+    assert len(primary.world.offloaded) == 1
+    mispredict(primary, "a.json")
+    primary.store.commit()
+    primary.world.work()  # A list has no keys, but there is none.
+    assert primary.status(broken) is Status.BUSY
     assert primary.is_idle()
 
 
@@ -374,6 +467,35 @@ def test_uploads_go_all_the_way() -> None:
     assert content is not None
     assert content.bytes() == data
     assert not primary.counters["config-mispredicted"]
+
+
+def test_the_primary_says_how_many_versions_are_kept() -> None:
+    primary = Primary()
+    primary.send(Whole("a", b"1"))
+    assert ops.decode(primary.store.bodies[0]).keep_versions == ConfigSettings().keep_versions
+
+
+def test_an_upload_waits_while_others_go_on() -> None:
+    primary = Primary()
+    for number in range(5):
+        primary.client.send(requests.stage(APPLICATION, b"upload-%d" % number, 0, b"abc"))
+        primary.store.commit()
+    assert [primary.status(number) for number in range(1, 6)] == [*[Status.DONE] * 4, Status.BUSY]
+    assert len(primary.store.bodies) == 4
+    assert ops.decode(primary.store.bodies[0]).wall_us == primary.world.wall_us()
+    assert primary.counters["config-uploads-full"] == 1
+
+
+def test_the_longest_step_is_answered_again() -> None:
+    primary = Primary()
+    edits = [Whole("x" * 500 + str(number), b"%d" % number) for number in range(ops.EDITS_MAX)]
+    number = primary.settled(*edits)
+    first = primary.client.given.pop(number)
+    assert first[0] is Status.DONE
+    primary.send(*edits, number=number)
+    primary.store.commit()
+    assert primary.client.given[number] == first
+    assert len(requests.made_of(edits, primary.client.published(number))) == ops.EDITS_MAX
 
 
 def test_everything_else_passes_through() -> None:

@@ -7,7 +7,7 @@ import pytest
 from swell.config import messages as m
 from swell.config.bursts import burst_id
 from swell.config.messages import DestinationList, Entry
-from swell.config.proofs import NO_PROOF, Pass, combined, proof, sign_pass
+from swell.config.proofs import NO_PROOF, Pass, combined, proof, sign_list, sign_pass
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session
 from swell.world import Address, Plane
@@ -175,7 +175,7 @@ def test_three_levels_end_in_one_receipt() -> None:
     node = toy.node()
     lower = list_of("c2", "c3")
     upper = DestinationList((Entry("s", "s", 0, lower.digest()), Entry("c1", "c1", 0)))
-    node.send("r", m.Lists((upper, lower)))
+    node.send("r", node.signed(upper, lower))
     toy.run(toy.settings.score_s)
     first = node.deliver("r", next_burst(toy), upper.digest())
     toy.run(0.3)
@@ -197,13 +197,58 @@ def test_a_relay_below_speaks_for_itself_when_somebody_is_missing() -> None:
     toy.simulation.processes["c2"].crash()
     burst = node.deliver("r", next_burst(toy), upper.digest())
     toy.run(0.1)
-    node.send("r", m.Lists((lower,)))
+    node.send("r", node.signed(lower))
     toy.run(0.5)
     below, above = node.of(burst)
     assert (below.list, below.missing) == (lower.digest(), (2,))
     assert below.proof == expected(node, burst, APPLIED, "s", "c1")
     assert (above.list, above.missing) == (upper.digest(), (1,))
     assert above.proof == expected(node, burst, APPLIED, "r")
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "another node's", "another site's", "the node's"])
+def test_a_list_of_a_sibling_counts_only_with_the_signature_of_a_node(whose: str) -> None:
+    toy = group("s", "c1")
+    node, known = toy.node(), list_of("c1")
+    key, site = (toy.node(2) if whose == "another node's" else node).key, SITE
+    if whose == "another site's":
+        site = "elsewhere"
+    signature = sign_list(key, CLUSTER, APP, site, known.digest())
+    lists = m.Lists((known,), () if whose == "nobody's" else (signature,))
+    dial(toy, "s", a_pass(toy), m.deliver(known.digest(), next_burst(toy)), lists)
+    toy.run(0.3)
+    assert up_to_date(toy, "s")
+    relay = toy.containers["s"].relay
+    assert up_to_date(toy, "c1") == (relay.children.links == 1) == (whose == "the node's")
+    assert toy.containers["s"].counters["list-refused"] == (whose != "the node's")
+
+
+def test_a_list_that_a_sibling_was_not_asked_for_is_refused() -> None:
+    toy = group("s", "c1")
+    lists = toy.node().signed(list_of("c1"))
+    dial(toy, "s", a_pass(toy), lists)
+    toy.run(0.2)
+    assert toy.containers["s"].counters["list-refused"] == 1
+    assert not len(toy.containers["s"].relay.lists)
+
+
+def test_a_child_speaks_for_its_own_list_only() -> None:
+    toy = group("r", "s", "c1", "c2")
+    node = toy.node()
+    lower = list_of("c2")
+    upper = DestinationList((Entry("s", "s", 0, lower.digest()), Entry("c1", "c1", 0)))
+    node.send("r", node.signed(upper, lower))
+    toy.simulation.processes["s"].pause()
+    burst = node.deliver("r", next_burst(toy), upper.digest())
+    toy.run(0.1)
+    (session,) = toy.containers["c1"].siblings._passes  # type: ignore[union-attr]
+    session.send(m.Receipt(burst, APPLIED, bytes(16), lower.digest()))
+    toy.run(0.2)
+    assert not node.of(burst)
+    assert toy.containers["r"].counters["stray-receipt"] == 1
+    toy.simulation.processes["s"].resume()
+    toy.run(0.3)
+    assert node.of(burst)[-1].proof == expected(node, burst, APPLIED, "r", "s", "c1", "c2")
 
 
 def dial(toy: ToyCluster, container: str, *frames: object) -> Session:
@@ -226,8 +271,9 @@ def dial(toy: ToyCluster, container: str, *frames: object) -> Session:
 
 def a_pass(toy: ToyCluster, key: int = 1, **changed: object) -> m.Introduce:
     until_s = toy.node().world.wall_us() // 1_000_000 + 60
-    fields = {"application": APP, "site": SITE, "expires_s": until_s, "cluster": CLUSTER, **changed}
-    return m.Introduce(sign_pass(key_of(key), Pass(container="evil", **fields)))  # type: ignore[arg-type]
+    fields = {"application": APP, "site": SITE, "expires_s": until_s, "cluster": CLUSTER}
+    shown = Pass(**{"container": "evil", "holder": "n2", **fields, **changed})  # type: ignore[arg-type]
+    return m.Introduce(sign_pass(key_of(key), shown))
 
 
 @pytest.mark.parametrize(
@@ -238,6 +284,7 @@ def a_pass(toy: ToyCluster, key: int = 1, **changed: object) -> m.Introduce:
         ({"cluster": "other"}, "refused-pass-cluster"),
         ({"expires_s": 1}, "refused-pass-expired"),
         ({"key": 9}, "refused-pass-unknown-key"),
+        ({"container": "c1", "holder": "c1"}, "refused-pass-holder"),
     ],
 )
 def test_a_wrong_pass_ends_the_link(changed: dict[str, object], counter: str) -> None:
@@ -263,8 +310,10 @@ def test_a_sibling_that_alters_a_burst_is_complained_about() -> None:
     toy.run(toy.settings.receipt_wait_s)
     data = bytearray(next_burst(toy))
     data[-70] ^= 1
-    dial(toy, "c1", a_pass(toy), m.deliver(b"", bytes(data)))
+    bad = m.deliver(b"", bytes(data))
+    session = dial(toy, "c1", a_pass(toy), *[bad] * 5)
     toy.run(0.2)
+    assert not session.open
     said = [one for one in toy.node().heard if isinstance(one, m.Complaint)]
     assert [(c.application, c.relay, c.reason) for c in said] == [(APP, "evil", "bad-signature")]
     assert not up_to_date(toy, "c1")

@@ -200,6 +200,67 @@ def test_a_rejection_is_told_to_the_next_primary() -> None:
     assert [type(one) for one in toy.node(2).heard] == [m.Rejected]
 
 
+def test_what_is_rejected_is_not_in_use_while_something_before_it_is() -> None:
+    toy = started(automatic=False)
+    node, container = toy.node(), toy.containers["c1"]
+    feed = next(iter(container.attaching.all.values())).feed
+
+    def in_use() -> int:
+        document = container.document(APP, "a")
+        return 0 if document is None else document.version
+
+    container.rejected(feed, "a", 1, "no")
+    assert in_use() == 1  # there is no other
+    for version in (2, 3, 4):
+        toy.application.edit("a", Splice(0, 1, b"%d" % version))
+        node.deliver("c1", toy.application.burst(node.key, version - 1))
+    toy.run(0.1)
+    container.applied(feed, "a", 2)  # late: two more are here
+    assert in_use() == 4
+    container.rejected(feed, "a", 4, "no")
+    assert in_use() == 2
+    document = container.document(APP, "a")
+    assert document is not None
+    assert document.bytes() == toy.application.states[2]["a"][1]
+    toy.run(0.1)
+    said = [one.uses for one in node.heard if isinstance(one, m.Rejected)]
+    assert said == [0, 2]
+    toy.application.delete("a")
+    node.deliver("c1", toy.application.burst(node.key, 4))
+    toy.run(0.1)
+    assert in_use() == 0
+    container.rejected(feed, "a", 5, "no")
+    assert in_use() == 2
+
+
+def test_who_refuses_every_version_claims_none_of_them() -> None:
+    toy = started(automatic=False)
+    node, container = toy.node(), toy.containers["c1"]
+    attachment = next(iter(container.attaching.all.values()))
+    container.applied(attachment.feed, "a", 1)
+    for version in range(2, 80):
+        toy.application.edit("a", Splice(0, 1, b"%d" % (version % 10)))
+        node.deliver("c1", toy.application.burst(node.key, version - 1))
+        toy.run(0.01)
+        container.rejected(attachment.feed, "a", version, "not this one either")
+        assert attachment.receipts.claim == 1
+    toy.application.put("b", b"welcome")
+    other = node.deliver("c1", toy.application.burst(node.key, 79))
+    toy.run(0.1)
+    container.applied(attachment.feed, "b", 1)
+    toy.run(0.1)
+    assert [r.level for r in node.of(other)] == [DELIVERED, APPLIED]
+    assert attachment.receipts.claim == 1
+    said = [one for one in node.heard if isinstance(one, m.Rejected)]
+    assert len(said) == 78
+    assert {one.uses for one in said} == {1}
+    toy.application.edit("a", Splice(0, 1, b"x"))
+    node.deliver("c1", toy.application.burst(node.key, 80))
+    toy.run(0.1)
+    container.applied(attachment.feed, "a", 80)
+    assert attachment.receipts.claim == 81
+
+
 def test_a_burst_that_nobody_signed_changes_nothing() -> None:
     toy = started()
     toy.application.put("a", b"forged")

@@ -7,12 +7,16 @@ from random import Random
 import pytest
 
 from swell.config import messages as m
+from swell.config.bursts import StepChanges, seal
+from swell.config.content import Content
+from swell.config.gone import Range
 from swell.config.splices import Splice
+from swell.container import rewriting
 from swell.container import snapshot as snapshots
 from swell.container.snapshot import FILE
 from swell.container.snapshot_file import Kind, parse, record
 from swell.simulation.process import Process
-from tests.unit.container_toys import APP, EVERYTHING, ToyCluster, values
+from tests.unit.container_toys import APP, CLUSTER, EVERYTHING, ToyCluster, values
 
 
 def kept(**options: object) -> tuple[ToyCluster, Process]:
@@ -149,7 +153,7 @@ def test_every_cut_of_the_file_is_a_state_that_was() -> None:
 
 def test_it_is_written_anew_when_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "REWRITE_BYTES_MIN", 2000)
-    monkeypatch.setattr(snapshots, "WRITE_BYTES", 64)
+    monkeypatch.setattr(rewriting, "WRITE_BYTES", 64)
     toy, process = kept()
     for _ in range(40):
         edit(toy, 3)
@@ -187,6 +191,165 @@ def test_a_long_value_is_kept_by_its_chunks_and_an_edit_costs_its_own_bytes() ->
     assert shown(toy) == wanted
 
 
+def begun_again(toy: ToyCluster, process: Process) -> None:
+    """With what is on disk, and nothing else."""
+    isolated(toy)
+    process.crash(power=True)
+    process.start()
+    toy.run(0.5)
+    assert not toy.containers["c1"].counters["snapshot-rotten"]
+
+
+def test_chunks_that_only_the_old_file_has_are_in_the_new_one_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rewriting, "WRITE_BYTES", 16)
+    toy, process = kept()
+    node, value = toy.node(), Random(1).randbytes(100_000)
+    toy.application.fetchable("long", value)
+    node.deliver("c1", toy.application.burst(node.key, 2))
+    toy.run(0.5)
+    toy.application.delete("long")
+    node.deliver("c1", toy.application.burst(node.key, 3))
+    toy.run(0.2)
+    process.disk.delay_s = 0.2
+    monkeypatch.setattr(snapshots, "REWRITE_BYTES_MIN", 0)
+    container = toy.containers["c1"]
+    assert container.snapshot is not None
+    container.snapshot._rewrite()
+    # The old file has its chunks, and what is written anew has not.
+    toy.application.fetchable("again", value)
+    node.deliver("c1", toy.application.burst(node.key, 4))
+    toy.run(5.0)
+    assert container.snapshot._rewriting is None
+    process.disk.delay_s = 0.0
+    toy.application.edit("again", Splice(100, 1, b"!"))
+    node.deliver("c1", toy.application.burst(node.key, 5))
+    toy.run(0.5)
+    wanted = toy.application.states[-1]
+    begun_again(toy, process)
+    assert shown(toy) == wanted
+
+
+def test_a_value_that_was_fetched_and_deleted_in_one_burst_does_not_spoil_the_file() -> None:
+    toy, process = kept()
+    node = toy.node()
+    toy.application.fetchable("long", b"long" * 20_000)
+    toy.application.delete("long")
+    # Only the value before is there to be fetched.
+    toy.application.heads["long"] = (
+        *toy.application.heads["long"][:2],
+        Content.of(b"long" * 20_000),
+    )
+    node.deliver("c1", toy.application.burst(node.key, 2))
+    toy.run(0.5)
+    feed = toy.containers["c1"].attaching.all[APP, EVERYTHING].feed
+    assert feed.at == 4
+    begun_again(toy, process)
+    assert shown(toy) == toy.application.states[-1]
+
+
+def test_a_feed_that_was_left_while_it_fetched_writes_nothing_any_more() -> None:
+    toy, process = kept()
+    node, container = toy.node(), toy.containers["c1"]
+    node.reads_open = []
+    toy.application.fetchable("long", b"long" * 20_000)
+    node.deliver("c1", toy.application.burst(node.key, 2))
+    toy.run(0.2)
+    container.unsubscribe(container.attaching.all[APP, EVERYTHING].feed)
+    node.repairing = False
+    container.subscribe(APP)
+    toy.attached("c1")
+    for _ in range(10):
+        node.answer_reads()
+        toy.run(0.1)
+    updates = len(toy.updates["c1"])
+    node.repairing, node.reads_open = True, None
+    toy.run(12.0)
+    assert len(toy.updates["c1"]) == updates + 3
+    begun_again(toy, process)
+    assert shown(toy) == toy.application.states[-1]
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.05])
+def test_it_is_written_anew_while_updates_never_stop(
+    monkeypatch: pytest.MonkeyPatch, delay_s: float
+) -> None:
+    monkeypatch.setattr(snapshots, "REWRITE_BYTES_MIN", 2000)
+    toy, process = kept()
+    process.disk.delay_s = delay_s
+    bursts = []
+    for _ in range(400):
+        bursts += edit(toy)
+        toy.run(0.005)
+    container = toy.containers["c1"]
+    assert container.counters["snapshot-rewritten"] > 3
+    assert process.disk.list()[FILE] < 20_000
+    acknowledged = sum(1 for burst in bursts if toy.node().of(burst)) + 2
+    assert acknowledged > 300
+    begun_again(toy, process)
+    at = toy.containers["c1"].attaching.all[APP, EVERYTHING].feed.at
+    assert at >= acknowledged
+    assert shown(toy) == toy.application.states[at]
+
+
+def test_a_rewriting_that_fails_while_it_ends_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    toy, process = kept()
+    container = toy.containers["c1"]
+    assert container.snapshot is not None
+    process.disk.delay_s = 0.05
+    process.disk.fail_next("sync")
+    container.snapshot._rewrite()
+    bursts = edit(toy, 5)
+    toy.run(1.0)
+    assert container.counters["snapshot-rewrite-failed"] == 1
+    assert not container.snapshot.failed
+    assert all(toy.node().of(burst) for burst in bursts)
+    process.disk.delay_s = 0.0
+    begun_again(toy, process)
+    assert shown(toy) == toy.application.states[-1]
+
+
+def test_a_version_that_was_rejected_is_not_used_in_the_next_life_and_judged_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshots, "REWRITE_BYTES_MIN", 0)
+    toy, process = kept(automatic=False)
+    for life in range(3):
+        container = toy.containers["c1"]
+        feed = container.attaching.all[APP, EVERYTHING].feed
+        if not life:
+            container.applied(feed, "a", 1)
+            edit(toy)
+            toy.run(0.1)
+        assert feed.documents["a"].version == 2
+        container.rejected(feed, "a", 2, "not this one")
+        assert container.document(APP, "a").version == 1  # type: ignore[union-attr]
+        toy.run(0.1)
+        if life == 1:
+            assert container.snapshot is not None
+            container.snapshot._rewrite()
+            toy.run(0.2)
+        elif not life:
+            edit_other = toy.application.put("b", b"makes it durable")
+            toy.node().deliver("c1", toy.application.burst(toy.node().key, edit_other - 1))
+            toy.run(0.1)
+            isolated(toy)
+        toy.updates.clear()
+        process.crash(power=life == 0)
+        process.start()
+        toy.run(0.5)
+        container = toy.containers["c1"]
+        assert ("a", 2) in [(u.name, u.version) for u in toy.updates["c1"]]
+        assert container.document(APP, "a").version == 1  # type: ignore[union-attr]
+        assert container.document(APP, "a").bytes() == b"0123456789"  # type: ignore[union-attr]
+    feed = container.attaching.all[APP, EVERYTHING].feed
+    container.applied(feed, "a", 2)
+    assert container.document(APP, "a").version == 2  # type: ignore[union-attr]
+
+
 def test_a_failed_disk_is_left_and_the_container_goes_on() -> None:
     toy, process = kept()
     process.disk.fail_next("sync")
@@ -215,6 +378,26 @@ def test_what_was_not_judged_before_a_crash_is_judged_anew() -> None:
     toy.run(12.0)
     renews = [one for one in toy.node().heard if isinstance(one, m.Renew)]
     assert renews[-1].feeds[0][2] == 2
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_what_was_deleted_without_its_name_stays_deleted(mended: bool) -> None:
+    toy, process = kept()
+    node, feed = toy.node(), toy.containers["c1"].attaching.all[APP, EVERYTHING].feed
+    if mended:  # The file is at step 4 when everything is asked for again.
+        edit(toy, 2)
+        toy.run(0.2)
+        feed.at = 0
+    steps = (StepChanges(3, (Range("a", "", 3).change(),)),)
+    upto = 4 if mended else 3
+    node.deliver("c1", seal(node.key, CLUSTER, APP, EVERYTHING, 1, 2 * (not mended), upto, steps))
+    toy.run(0.2)
+    assert [*shown(toy)] == ["a"]
+    isolated(toy)
+    process.crash(power=True)
+    process.start()
+    toy.run(1.0)
+    assert [*shown(toy)] == ["a"]
 
 
 def test_records() -> None:

@@ -85,6 +85,21 @@ def test_a_new_segment_that_is_empty_or_torn_is_no_loss() -> None:
         assert machine.reopen().records == [*whole, b"next"]
 
 
+def test_zeros_behind_the_newest_batch_are_nothing_and_those_of_older_segments_are_rot() -> None:
+    machine = Machine()
+    files = small(machine)
+    whole = [record for batch in BATCHES for record in batch]
+    padded = {**files, SEGMENT_1: files[SEGMENT_1] + bytes(5000)}
+    found = machine.try_files(padded)
+    assert (found.clean, found.records) == (True, whole)
+    assert not machine.counters["journal-torn"]
+    machine.write(b"next")
+    assert machine.reopen().records == [*whole, b"next"]
+    for newer in (b"", bytes(100)):
+        found = machine.try_files({**padded, "log.00000002.log": newer})
+        assert (found.clean, found.rotten) == (False, True)
+
+
 # Rot.
 
 

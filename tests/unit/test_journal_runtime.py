@@ -1,10 +1,12 @@
-"""The journal on a real disk: two system calls per batch, kill and errors of the kernel."""
+"""The journal on a real disk: one system call per batch, kill and errors of the kernel."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import shutil
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,15 +14,21 @@ from pathlib import Path
 import pytest
 
 from swell.journal import Journal, Recovered
+from swell.journal.journal import SEGMENT_BYTES_MAX
+from swell.runtime.disk_writer import ROOM_BYTES
 from swell.runtime.world import RuntimeWorld
 from tests.unit.runtime_toys import EchoNode, run, until
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[tuple[RuntimeWorld, Journal, Recovered]]:
+async def opened(
+    path: Path,
+    segment_bytes_max: int = SEGMENT_BYTES_MAX,
+    counters: Counter[str] | None = None,
+) -> AsyncIterator[tuple[RuntimeWorld, Journal, Recovered]]:
     world = RuntimeWorld("n", path)
     world.start(EchoNode())
-    journal = Journal(world, "log")
+    journal = Journal(world, "log", segment_bytes_max, counters)
     found: list[Recovered] = []
     journal.open(found.append)
     await until(lambda: found)
@@ -76,6 +84,7 @@ def test_a_batch_is_one_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     async def main() -> None:
         async with opened(tmp_path) as (world, journal, _):
+            journal.append(b"the file is there")
             await synced(journal)
             watched.update(world.disk._writer._open.values())  # type: ignore[attr-defined]
             before = journal.bytes
@@ -92,11 +101,42 @@ def test_a_batch_is_one_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run(main)
 
 
+def test_room_made_ahead_is_no_damage_after_a_kill(tmp_path: Path) -> None:
+    """A copy of a running node's directory is what a killed one leaves."""
+    live, killed = tmp_path / "live", tmp_path / "killed"
+    written = [b"%03d" % number * 30 for number in range(200)]
+
+    def beyond(directory: Path, journal: Journal) -> int:
+        return sum(file.stat().st_size for file in directory.glob("files/log.*")) - journal.bytes
+
+    async def main() -> None:
+        async with opened(live, 8192) as (_, journal, _):
+            for record in written:
+                journal.append(record)
+                await synced(journal)
+            shutil.copytree(live, killed)
+            segments = sorted((killed / "files").glob("log.*.log"))
+            assert len(segments) > 2
+            assert 0 < beyond(killed, journal) <= ROOM_BYTES, "only the newest segment has room"
+        assert beyond(live, journal) == 0
+        counters: Counter[str] = Counter()
+        async with opened(killed, 8192, counters) as (_, journal, found):
+            assert found.clean, found.reason
+            assert found.records == written
+            assert not counters["journal-torn"]
+            journal.append(b"next")
+            await synced(journal)
+        async with opened(killed) as (_, _, found):
+            assert found.records == [*written, b"next"]
+
+    run(main)
+
+
 def test_a_failed_sync_halts_and_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(descriptor: int, data: list[bytes], *_: object) -> None:
-        os.write(descriptor, data[0])
+    def failing(descriptor: int, data: list[bytes], place: int, _: int) -> None:
+        os.pwrite(descriptor, data[0], place)
         raise OSError(errno.EIO, "Input/output error")
 
     async def main() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from swell.runtime.disk import SPILL_BYTES, RuntimeDisk
+from swell.runtime.disk_writer import LOG_SYNCS, ROOM_BYTES
 from swell.world import DiskError
 from tests.unit.runtime_toys import run, until
 
@@ -186,6 +187,92 @@ def test_a_short_write_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             await until(lambda: done)
             monkeypatch.undo()
             assert "probably full" in str(done[0])
+
+    run(main)
+
+
+async def write_log(disk: RuntimeDisk, file: str, syncs: int) -> bytes:
+    """Append and sync so many times; the content then."""
+    parts = [b"part %d;" % number for number in range(syncs)]
+    for part in parts:
+        done: list[Any] = []
+        disk.append(file, part)
+        disk.sync(file, done.append)
+        await until(lambda done=done: done)  # type: ignore[misc]
+        assert done == [None]
+    return b"".join(parts)
+
+
+def test_a_log_has_room_that_nobody_sees_and_that_is_gone_at_the_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            short = await write_log(disk, "short", LOG_SYNCS)
+            assert (tmp_path / "short").read_bytes() == short
+            content = await write_log(disk, "log", 3 * LOG_SYNCS)
+            assert (tmp_path / "log").stat().st_size > ROOM_BYTES
+            assert (tmp_path / "log").read_bytes().rstrip(b"\0") == content
+            assert disk.list() == {"log": len(content), "short": len(short)}
+            done: list[Any] = []
+            disk.read("log", 5, 1 << 20, done.append)
+            disk.read("log", 1 << 19, 10, done.append)
+            await until(lambda: len(done) == 2)
+            assert done == [content[5:], b""]
+        assert (tmp_path / "log").read_bytes() == content
+
+    run(main)
+
+
+def test_a_log_that_fills_its_room_gets_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            content = await write_log(disk, "log", LOG_SYNCS + 1)
+            for piece in (b"a" * (ROOM_BYTES - 10), b"b" * 20, b"c" * (2 * ROOM_BYTES)):
+                done: list[Any] = []
+                disk.append("log", piece)
+                disk.sync("log", done.append)
+                await until(lambda done=done: done)  # type: ignore[misc]
+                content += piece
+                file = (tmp_path / "log").read_bytes()
+                assert file[: len(content)] == content
+                assert not file[len(content) :].strip(b"\0")
+        assert (tmp_path / "log").read_bytes() == content
+
+    run(main)
+
+
+def test_room_goes_with_a_cut_and_moves_with_a_renaming(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            content = await write_log(disk, "log", 2 * LOG_SYNCS)
+            done: list[Any] = []
+            disk.replace("log", "old", done.append)
+            disk.append("old", b"!")
+            disk.sync("old", done.append)
+            await until(lambda: len(done) == 2)
+            file = (tmp_path / "old").read_bytes()
+            assert len(file) > ROOM_BYTES
+            assert file.rstrip(b"\0") == content + b"!"
+            disk.truncate("old", len(content) + 1, done.append)
+            await until(lambda: len(done) == 3)
+            assert (tmp_path / "old").read_bytes() == content + b"!"
+
+    run(main)
+
+
+def test_a_disk_without_space_for_room_takes_what_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_write = os.pwritev
+
+    def write(descriptor: int, data: list[bytes], place: int, flags: int) -> int:
+        return real_write(descriptor, data[:1], place, flags)
+
+    monkeypatch.setattr("swell.runtime.disk.os.pwritev", write)
+
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            content = await write_log(disk, "log", 3 * LOG_SYNCS)
+            assert (tmp_path / "log").read_bytes() == content
 
     run(main)
 

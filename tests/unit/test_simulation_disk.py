@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from swell.simulation import Process, Simulation
+from swell.simulation.disk import LOG_SYNCS
 from swell.world import DiskError
 from tests.unit.simulation_toys import Recorder, add, node_of
 
@@ -119,6 +120,25 @@ def test_a_power_loss_may_leave_garbage_but_only_behind_the_last_sync() -> None:
         assert content.startswith(SYNCED)
         torn += not (SYNCED + UNSYNCED).startswith(content)
     assert 5 < torn < 35
+
+
+def test_a_crash_may_leave_zeros_behind_a_log_and_only_there() -> None:
+    padded = 0
+    for seed in range(40):
+        machine = Machine(seed)
+        disk = machine.process.disk
+        for _ in range(LOG_SYNCS):
+            disk.append("log", b"part")
+            assert machine.result("sync", "log") is None
+        disk.append("snapshot", SYNCED)
+        assert machine.result("sync", "snapshot") is None
+        machine.process.crash(power=bool(seed % 2))
+        machine.process.start()
+        content = machine.content()
+        assert content.rstrip(b"\0") == b"part" * LOG_SYNCS
+        assert machine.content("snapshot") == SYNCED
+        padded += content.endswith(b"\0")
+    assert 5 < padded < 35
 
 
 def test_a_stop_in_order_loses_nothing() -> None:

@@ -142,10 +142,23 @@ def test_what_cannot_be_executed_gets_a_sentence(
 
 
 @pytest.mark.parametrize("deadline_s", [float("nan"), float("inf"), -1.0, 0.0, 1e9])
-def test_strange_deadlines_are_bounded(world: World, deadline_s: float) -> None:
+def test_strange_deadlines_are_bounded(
+    world: World, deadline_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    for name in ("a1", "b2"):
+        store = world.node(name).publishing
+
+        def execute(asked: Execute, done: Any, usual: Any = store.execute) -> None:
+            seen.append(asked.deadline_s)
+            usual(asked, done)
+
+        monkeypatch.setattr(store, "execute", execute)
     request = world.execute(ops.put(world.served_by("b2"), b"v"), deadline_s=deadline_s)
     (answer,) = world.client("a1").say(request)
     assert answer.status == Status.DONE
+    assert len(seen) == 2
+    assert all(0.0 < one <= gateways.DEADLINE_S_MAX for one in seen)
 
 
 def test_programs_inside_the_node_use_the_same_way(world: World) -> None:

@@ -14,7 +14,7 @@ Files = dict[str, bytes]
 def prepared(bugs: frozenset[str] = frozenset(), sealed: bool = True) -> tuple[Machine, Files]:
     """Slots with and without files, in place by compaction and by install, records behind them;
     and all of it on a disk."""
-    machine = Machine(journal_bytes_max=3000, bugs=bugs)
+    machine = Machine(journal_bytes_max=3300, bugs=bugs)
     for number in (1, 2, 3):
         machine.append(number, b"one", b"two", b"three")
         machine.commit(number, 2)

@@ -95,7 +95,7 @@ class Authentication:
         elif record.expires_s <= self._tokens.now_s():
             self._refuse(session, messages.EXPIRED, f"the token {id} has expired: get a new one")
         else:
-            session.access = Granted(record.grants)
+            session.access = Granted(record.grants, id)
             return True
         return False
 

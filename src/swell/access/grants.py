@@ -119,6 +119,7 @@ class Everything:
     """Access of nodes, administrators and the local mode."""
 
     everything = True
+    token = ""
 
     def may(self, right: str, application: str, name: str | None = "") -> bool:
         return True
@@ -132,8 +133,9 @@ class Granted:
 
     everything = False
 
-    def __init__(self, grants: Sequence[Grant]) -> None:
+    def __init__(self, grants: Sequence[Grant], token: str = "") -> None:
         self.grants = tuple(grants)
+        self.token = token
 
     def may(self, right: str, application: str, name: str | None = "") -> bool:
         return any(grant.covers(right, application, name) for grant in self.grants)
@@ -151,6 +153,7 @@ class Nothing:
     """Access of a client that has shown no token."""
 
     everything = False
+    token = ""
 
     def may(self, right: str, application: str, name: str | None = "") -> bool:
         return False

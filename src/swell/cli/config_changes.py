@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from swell.cli.config_arguments import (
     WAIT_DEADLINE,
@@ -23,10 +24,10 @@ from swell.cli.config_arguments import (
     several_values,
 )
 from swell.cli.config_errors import check_value
-from swell.cli.config_paths import PathEdits
 from swell.cli.config_publishing import (
     Display,
     Level,
+    Make,
     WaitOption,
     Wish,
     condition_of,
@@ -42,7 +43,8 @@ from swell.cli.target import (
 )
 from swell.client.configs import Configs
 from swell.client.values import ABSENT, Publication
-from swell.config.edits import Delete, Rollback, Whole
+from swell.config.edits import Delete, Path, Rollback, Whole
+from swell.config.formats.path import parse_path
 from swell.errors import ConfigurationError
 
 
@@ -128,9 +130,10 @@ def set_(
     Example: swell config set shop/db.yaml database.pool.size=20 'servers[-]="db3"'
     """
     one, paths = parse_place(place), parse_assignments(assignments)
+    edits = [Path(one.name, path, text, as_text) for path, text in paths]
     wish = Wish(wait, parse_time_s(deadline), json, version)
-    edits = PathEdits(one.name, paths, as_text, version, find_author(author))
-    publish(find_target(dir, connect, cluster), one.application, edits.publish, wish)
+    make = _maker(edits, version, find_author(author))
+    publish(find_target(dir, connect, cluster), one.application, make, wish)
 
 
 def unset(
@@ -151,9 +154,21 @@ def unset(
     """
     one = parse_place(place)
     wish = Wish(wait, parse_time_s(deadline), json, version)
-    removals = [(path, None) for path in paths]
-    edits = PathEdits(one.name, removals, False, version, find_author(author))
-    publish(find_target(dir, connect, cluster), one.application, edits.publish, wish)
+    make = _maker([Path(one.name, path, None) for path in paths], version, find_author(author))
+    publish(find_target(dir, connect, cluster), one.application, make, wish)
+
+
+def _maker(edits: Sequence[Path], version: int | None, author: str) -> Make:
+    """Publishes edits of one document as one version."""
+    for edit in edits:
+        parse_path(edit.path)
+
+    async def make(configs: Configs, display: Display) -> Sequence[Publication]:
+        condition = await condition_of(configs, edits[0].name, version)
+        conditional = [replace(edit, condition=condition) for edit in edits]
+        return await configs.publish(conditional, author=author)
+
+    return make
 
 
 def delete(

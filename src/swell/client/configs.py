@@ -126,16 +126,16 @@ class Configs:
         deadline_s: float | None = None,
         progress: Progress | None = None,
     ) -> tuple[Publication, ...]:
-        """Several changes (`swell.edits`) of different configurations as one step. What each made,
-        in order."""
+        """Several changes (`swell.edits`) as one step: of different configurations, or of several
+        keys of one. What they made, in the order of the configurations."""
         deadline = Deadline(deadline_s)
         for edit in changes:
             if not isinstance(edit, Edit):
                 raise ConfigurationError(f"{type(edit).__name__} is no edit: see swell.edits")
         result = await self._uploading.publish(changes, author, deadline, progress)
         return tuple(
-            Publication(made.name, result.step, made.version, made.id, made.length, made.changed)
-            for made in result.made
+            Publication(name, result.step, made.version, made.id, made.length, made.changed)
+            for name, made in requests.made_of(changes, result).items()
         )
 
     async def _one(

@@ -76,7 +76,7 @@ class Containers:
     async def config(
         self, name: str, application: str | None = None, deadline_s: float | None = None
     ) -> Document | None:
-        """The newest version here."""
+        """The newest version here, unless it is rejected and one before it was applied."""
         within_s = check_deadline(self._deadline_s if deadline_s is None else deadline_s)
         until = time.monotonic() + within_s
         # It has one user more for good: who asked once is likely to ask again.
@@ -90,7 +90,7 @@ class Containers:
                 f"no node has told within {within_s:g} s what {name} of {feed.application} is, and"
                 " there is no snapshot of it: try again, or see whether nodes run"
             )
-        document = feed.documents.get(name)
+        document = feed.in_use(name)
         if document is None or document.deleted:
             return None
         if self._unclaimed and self._unclaimed.pop((feed.application, name), 0):

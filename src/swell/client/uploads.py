@@ -110,9 +110,10 @@ class Uploading:
                     raise
                 continue  # Somebody was faster; nobody had asked for a certain version.
             break
-        for one, made in zip(prepared, published.made, strict=True):
+        made = requests.made_of(edits, published)
+        for one in prepared:
             if one.content is not None:
-                self._held.put(made.id, one.content)
+                self._held.put(made[one.edit.name].id, one.content)
         return published
 
     # By delta.

@@ -38,6 +38,13 @@ def follow_refusal(access: Access, application: str, interest: Iterable[str]) ->
     return _first(access, Right.READ, application, _prefixes(interest))
 
 
+def belong_refusal(access: Access, owner: str) -> str:
+    """Why a container may not call this application its own: it takes any right on it."""
+    if any(access.may(right, owner, None) for right in Right):
+        return ""
+    return access.refusal(Right.READ, owner, None)
+
+
 def may_relay(access: Access, application: str, interest: Iterable[str]) -> bool:
     """Whether a container may pass this on to its siblings."""
     return not _first(access, Right.RELAY, application, _prefixes(interest))

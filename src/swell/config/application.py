@@ -2,23 +2,26 @@
 
 A deletion is a version, and the names of deleted configurations are remembered, a bounded number
 of them. When one is forgotten, versions of new names begin above all that were, so that no version
-of a name ever stands for two things.
+of a name ever stands for two things; those who were away hear of it by a range of names
+(`swell.config.gone`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
+from typing import NamedTuple
 
 from swell.config.bursts import Change, StepChanges
 from swell.config.configuration import Configuration, ConflictError, Next, Present, advance
 from swell.config.edits import Resolved, Way
+from swell.config.gone import Gone
 from swell.config.names import RESERVED, check_configuration
-from swell.config.operations import CONFLICT, Made, Options, Published
-from swell.config.recent import Recent
+from swell.config.operations import CONFLICT, STEP_BYTES_MAX, Made, Options, Published
+from swell.config.recent import Recent, weight
 from swell.config.uploads import Uploads
-from swell.config.versions import NO_VERSION
+from swell.config.versions import NO_VERSION, Kind
 from swell.errors import TooLargeError
 from swell.store.state import NotExecutedError
 
@@ -26,16 +29,26 @@ CONFIGURATIONS_MAX = 16_384
 DELETED_MAX = 1024
 """Names of deleted configurations that are remembered."""
 
-FETCHED_FROM_BYTES = 256
-"""A shorter value is never left to be fetched: it is hardly longer than its digest."""
+FETCHED_FROM_BYTES = 8 * 1024
+"""What is longer is left to be fetched where the changes of a step make no burst: then the others
+do, as many as there can be."""
+
+
+class Served(NamedTuple):
+    """What leads to step `upto`. `exact`: there somebody has the versions of that step. Else only
+    of the configurations that did not change later: the rest must come as values."""
+
+    upto: int
+    steps: tuple[StepChanges, ...]
+    exact: bool
 
 
 class Application:
     """What the replicas agree on about one application."""
 
     __slots__ = (
-        "_deleted", "_names", "_recent", "configurations", "first_version", "forgotten_step",
-        "name", "options", "step",
+        "_deleted", "_names", "_recent", "configurations", "first_version", "gone", "name",
+        "options", "step",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -46,8 +59,7 @@ class Application:
         """By name, in the order of their last changes; deleted ones too."""
         self.first_version = 0
         """The version that a new name begins after."""
-        self.forgotten_step = 0
-        """Step of the last deletion that is forgotten."""
+        self.gone = Gone()
         self._names: list[str] = []
         self._deleted: dict[str, None] = {}
         self._recent = Recent()
@@ -102,10 +114,9 @@ class Application:
             self._recent.add(StepChanges(self.step, changes))
             self._forget()
         for edit in edits:
-            if edit.way == Way.UPLOADED:
+            if edit.digest:  # An upload, also if it was the present value already.
                 uploads.drop(self.name, edit.data)
-        answer = [_made(edit.name, following) for edit, following in zip(edits, made, strict=True)]
-        return Published(self.step, tuple(answer))
+        return Published(self.step, tuple(map(_made, made)))
 
     def _next(self, edit: Resolved, uploads: Uploads) -> Next:
         present = self.present(edit.name)
@@ -143,7 +154,12 @@ class Application:
             del self._deleted[name]
             configuration = self.configurations.pop(name)
             self.first_version = max(self.first_version, configuration.present.version)
-            self.forgotten_step = max(self.forgotten_step, configuration.step)
+            self.gone.add(*self._around(name), configuration.step)
+
+    def _around(self, name: str) -> tuple[str, str]:
+        """The existing names before and behind one that does not exist; empty: there is none."""
+        place, names = bisect_left(self._names, name), self._names
+        return names[place - 1] if place else "", names[place] if place < len(names) else ""
 
     def restore(self, configuration: Configuration) -> None:
         """Take over a configuration that was dumped; in the order of the dump."""
@@ -158,25 +174,36 @@ class Application:
 
     def since(
         self, after: int, matches: Callable[[str], bool], bytes_max: int, incremental: bool
-    ) -> tuple[int, tuple[StepChanges, ...]]:
-        """What somebody needs who is at step `after`: the last step that it covers, and the steps.
+    ) -> Served:
+        """What somebody needs who is at step `after`.
 
         The newest steps come as they were, cut at about `bytes_max`. Whoever is further behind gets
-        everything up to the present step: per configuration its deltas if they are kept and
-        shorter than its value, else its value in the step of its newest version; beyond
-        `bytes_max` values are left to be fetched. Not `incremental`: values only, in that order,
-        cut at about `bytes_max`. Then one who was given part of it has versions of its
-        configurations that belong to no step: it must be served in this way until it is at the
-        present step.
+        per configuration its deltas, if they are kept and shorter than its value, else its value,
+        in the order of their newest versions and cut at about `bytes_max` between them. Not
+        `incremental`: values only, for who may have older versions than step `after` says.
         """
         if after >= self.step:
-            return self.step, ()
-        if not incremental:
-            return self._values_since(after, matches, bytes_max)
-        return self._recent.since(after, matches, bytes_max) or (
-            self.step,
-            self._all_since(after, matches, bytes_max),
+            return Served(self.step, (), True)
+        if incremental:
+            recent = self._recent.since(after, matches, bytes_max)
+            if recent is not None and self._can_be_had(recent[1]):
+                return Served(*recent, True)
+        return self._gathered(after, matches, bytes_max, incremental)
+
+    def _can_be_had(self, steps: Sequence[StepChanges]) -> bool:
+        """Whether what is left to be fetched will be there: older versions may not be kept."""
+        return all(
+            change.kind != Kind.FETCH or self.present(change.name).id == change.id
+            for step in steps
+            for change in step.changes
         )
+
+    def touches(self, step: int, matches: Callable[[str], bool]) -> bool:
+        """Whether a step has changed something that matches, as far as it is kept."""
+        names = self._recent.names_at(step)
+        if names is not None:
+            return any(map(matches, names))
+        return any(item.was_changed_at(step) for item in self._changed(step - 1, matches))
 
     def _changed(self, after: int, matches: Callable[[str], bool]) -> list[Configuration]:
         """In the order of their last changes."""
@@ -189,41 +216,46 @@ class Application:
         found.reverse()
         return found
 
-    def _values_since(
-        self, after: int, matches: Callable[[str], bool], bytes_max: int
-    ) -> tuple[int, tuple[StepChanges, ...]]:
-        steps: dict[int, list[Change]] = {}
+    def _gathered(
+        self, after: int, matches: Callable[[str], bool], bytes_max: int, incremental: bool
+    ) -> Served:
+        changed: dict[int, list[Configuration]] = {}
         for configuration in self._changed(after, matches):
-            if steps and bytes_max <= 0 and configuration.step not in steps:
-                return next(reversed(steps)), _steps(steps)
-            change = configuration.whole()
-            bytes_max -= len(change.data)
-            steps.setdefault(configuration.step, []).append(change)
-        return self.step, _steps(steps)
-
-    def _all_since(
-        self, after: int, matches: Callable[[str], bool], bytes_max: int
-    ) -> tuple[StepChanges, ...]:
+            changed.setdefault(configuration.step, []).append(configuration)
+        gone: dict[int, list[Change]] = {}
+        for range_ in self.gone.since(after):
+            gone.setdefault(range_.step, []).append(range_.change())
         steps: dict[int, list[Change]] = {}
-        for configuration in self._changed(after, matches):
-            found = configuration.since(after)
-            size = sum(len(change.data) for _, change in found)
-            if size > bytes_max and size > FETCHED_FROM_BYTES:
-                found = [(configuration.step, configuration.to_fetch())]
-            else:
-                bytes_max -= size
-            for step, change in found:
+        last, used = after, 0
+        for number in sorted(changed.keys() | gone.keys()):
+            found = [item.since(after, incremental) for item in changed.get(number, ())]
+            size = sum(map(_size, found)) + sum(map(weight, gone.get(number, ())))
+            if steps and used + size > bytes_max:
+                return Served(last, _steps(steps), False)
+            if size > STEP_BYTES_MAX:
+                found = [
+                    [(number, item.to_fetch())] if _size(each) > FETCHED_FROM_BYTES else each
+                    for item, each in zip(changed[number], found, strict=True)
+                ]
+            for step, change in chain.from_iterable(found):
                 steps.setdefault(step, []).append(change)
-        return _steps(steps)
+            if number in gone:
+                steps.setdefault(number, []).extend(gone[number])
+            last, used = number, used + size
+        return Served(self.step, _steps(steps), True)
+
+
+def _size(found: Sequence[tuple[int, Change]]) -> int:
+    return sum([weight(change) for _, change in found])
 
 
 def _steps(changes: dict[int, list[Change]]) -> tuple[StepChanges, ...]:
     return tuple(StepChanges(step, tuple(changes[step])) for step in sorted(changes))
 
 
-def _made(name: str, made: Next) -> Made:
+def _made(made: Next) -> Made:
     after = made.after
-    return Made(name, after.version, after.id, after.length, after is not made.before)
+    return Made(after.version, after.id, after.length, after is not made.before)
 
 
 def conflict(application: str, name: str, present: Present) -> ConflictError:

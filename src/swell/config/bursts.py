@@ -11,10 +11,10 @@ its relays; here they need not be trusted).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from hashlib import blake2b
 from struct import Struct
 from struct import error as StructError
+from typing import TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -30,7 +30,11 @@ FORMAT = 1
 SIGNATURE_BYTES = 64
 
 OPENED_MAX = 256
-"""Bursts that are kept verified and decoded, per process."""
+OPENED_BYTES_MAX = 32 * 1024 * 1024
+"""Bursts that are kept verified and decoded, per process: how many, and their unpacked bodies."""
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _head = Struct(">BH")
 _middle = Struct(">8sIQQI")
@@ -67,6 +71,30 @@ class Burst(msgspec.Struct, frozen=True):
     upto: int
     steps: tuple[StepChanges, ...]
     size: int
+    """Of its body, unpacked."""
+
+
+class Shared(dict[K, V]):
+    """What is made of a burst once for all containers of a process; the first made go first."""
+
+    __slots__ = ("_bytes", "_sizes")
+
+    def __init__(self) -> None:
+        self._sizes: dict[K, int] = {}
+        self._bytes = 0
+
+    def put(self, name: K, value: V, size: int) -> None:
+        """`size`: of the burst."""
+        self._drop(name)
+        self[name] = value
+        self._sizes[name] = size
+        self._bytes += size
+        while len(self) > OPENED_MAX or (self._bytes > OPENED_BYTES_MAX and len(self) > 1):
+            self._drop(next(iter(self)))
+
+    def _drop(self, name: K) -> None:
+        self.pop(name, None)
+        self._bytes -= self._sizes.pop(name, 0)
 
 
 def feed_of(data: bytes) -> tuple[str, bytes]:
@@ -117,7 +145,7 @@ def _prefix(cluster: str) -> bytes:
     return b"swell-burst\0" + cluster.encode() + b"\0"
 
 
-_opened: OrderedDict[tuple[bytes, bytes, str], Burst] = OrderedDict()
+_opened: Shared[tuple[bytes, bytes, str], Burst] = Shared()
 
 
 def open_burst(data: bytes, cluster: str, key: bytes) -> Burst:
@@ -126,9 +154,8 @@ def open_burst(data: bytes, cluster: str, key: bytes) -> Burst:
     name = (blake2b(data, digest_size=16).digest(), key, cluster)
     burst = _opened.get(name)
     if burst is None:
-        burst = _opened[name] = _open(data, cluster, key)
-        if len(_opened) > OPENED_MAX:
-            _opened.popitem(last=False)
+        burst = _open(data, cluster, key)
+        _opened.put(name, burst, burst.size)
     return burst
 
 
@@ -152,7 +179,8 @@ def read_burst(data: bytes) -> Burst:
         body = unsigned[at + _middle.size :]
         if version != FORMAT or len(body) != size:
             raise WireError("bad-burst", f"format {version}, {len(body)} of {size} bytes")
-        steps = _decode_steps(unpack(body, FRAME_BYTES_MAX))
+        unpacked = unpack(body, FRAME_BYTES_MAX)
+        steps = _decode_steps(unpacked)
     except (ValueError, StructError, msgspec.DecodeError) as error:
         raise WireError("bad-burst", str(error)) from None
-    return Burst(burst_id(data), application, interest, epoch, after, upto, steps, len(data))
+    return Burst(burst_id(data), application, interest, epoch, after, upto, steps, len(unpacked))

@@ -151,14 +151,22 @@ class Configuration:
         present = self.present
         return Change(self.name, kind, present.version, self.base, present.id, data, present.length)
 
-    def since(self, step: int) -> list[tuple[int, Change]]:
-        """What somebody needs who has the version of that step: with the step of each."""
-        behind = self.history.behind(step)
+    def since(self, step: int, incremental: bool) -> list[tuple[int, Change]]:
+        """What somebody needs who has the version of that step: with the step of each. Not
+        `incremental`: who may have an older one."""
+        behind = self.history.behind(step) if incremental else None
         if not behind or any(past.kind != Kind.DELTA for past in behind):
             return [(self.step, self.whole())]
         if sum(len(past.forward) for past in behind) > self.present.length:
             return [(self.step, self.whole())]
         return [(past.step, past.change(self.name)) for past in reversed(behind)]
+
+    def was_changed_at(self, step: int) -> bool:
+        """Whether a step made one of the versions that are kept."""
+        if step == self.step:
+            return True
+        behind = self.history.behind(step - 1) or []
+        return bool(behind) and behind[-1].step == step
 
     def at(self, version: int) -> Past:
         """A version that is kept; of the present one as much as is known."""

@@ -56,7 +56,12 @@ class Content:
     @classmethod
     def from_chunks(cls, chunks: Iterable[Data]) -> Content:
         """The content that gave these chunks, the same tree; `WireError` if none can have."""
-        return cls(_root_of([Leaf(chunk) for chunk in chunks]))
+        return cls.from_leaves([Leaf(chunk) for chunk in chunks])
+
+    @classmethod
+    def from_leaves(cls, made: Sequence[Leaf]) -> Content:
+        """The same of leaves, which may be shared with other contents."""
+        return cls(_root_of(made))
 
     def __len__(self) -> int:
         return self._root.length
@@ -87,6 +92,10 @@ class Content:
     def chunks(self) -> Iterator[Data]:
         """The bytes of the leaves, in order; at least one."""
         return (leaf.data for leaf in leaves(self._root))
+
+    def leaves(self) -> Iterator[Leaf]:
+        """At least one."""
+        return leaves(self._root)
 
     def chunk_ids(self) -> Iterator[ChunkId]:
         """What each of the chunks is known by, in order."""
@@ -127,7 +136,7 @@ def assembled(
         if leaf.length != length or leaf.digest != digest:
             raise WireError("bad-chunk", f"chunk {digest.hex()} has other bytes")
         made.append(leaf)
-    return Content(_root_of(made))
+    return Content.from_leaves(made)
 
 
 def _root_of(made: Sequence[Leaf]) -> Item:

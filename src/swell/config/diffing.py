@@ -3,7 +3,8 @@
 What agrees at both ends is trimmed; the rest is divided at anchors (`swell.config.anchors`), each
 grown to all bytes around it that agree, and what lies between two of them is divided in the same
 way by shorter chunks, down to a few bytes. Chunks only get shorter, so the time is linear in the
-size of the values whatever they contain, and a value that is all different is given up early.
+size of the values whatever they contain. A value that has nothing in common with the old one is
+given up early: a compressor that knows the old one makes it no shorter.
 
 `delta` is a pure function for `World.offload`; small values can be diffed in place. The splices
 ascend, do not touch, and always make the new value exactly; how short they are is best effort.
@@ -15,11 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from zstandard import DICT_TYPE_RAWCONTENT, ZstdCompressionDict, ZstdCompressor
+
 from swell.config.anchors import CHUNKS_MAX, Anchor, Stretch, Values
 from swell.config.splices import SPLICES_MAX, Splice, size
 
 WORTHWHILE = 0.7
 """A delta must be shorter than this part of the new value; else the value itself is sent."""
+
+_COMPARED_BYTES_MAX = 256 * 1024  # The compressor looks back as far as both together.
+_COMPARED_SHARE_MIN = 0.2
+_NEW_SHARE = 0.95
 
 _CHUNK_BYTES = (1 << 16, 1 << 12, 1 << 9, 1 << 6, 20, 6)
 _LEVELS = len(_CHUNK_BYTES)
@@ -31,12 +38,33 @@ def delta(old: bytes, new: bytes) -> tuple[Splice, ...] | None:
     """The splices that turn `old` into `new`; None if `new` itself is hardly longer."""
     if old == new:
         return ()
+    if _is_all_new(old, new):
+        return None
     stretches = _join(list(changes(old, new)))
     splices = tuple(
         Splice(old_start, old_end - old_start, new[new_start:new_end])
         for old_start, old_end, new_start, new_end in stretches
     )
     return splices if size(splices) < WORTHWHILE * len(new) else None
+
+
+def _is_all_new(old: bytes, new: bytes) -> bool:
+    """Whether it is not worth looking for what agrees. What the compressor finds anywhere in the
+    old value is more than a delta can use; values that are short when compressed are left alone,
+    since there it cannot tell."""
+    if max(len(old), len(new)) > _COMPARED_BYTES_MAX:
+        return False
+    middle = Values(old, new).trim(Stretch(0, len(old), 0, len(new)))
+    if middle.new_length < WORTHWHILE * len(new):
+        return False
+    alone = len(_compressor.compress(new))
+    if alone < _COMPARED_SHARE_MIN * len(new):
+        return False
+    known = ZstdCompressionDict(old, dict_type=DICT_TYPE_RAWCONTENT)
+    return len(ZstdCompressor(1, dict_data=known).compress(new)) >= _NEW_SHARE * alone
+
+
+_compressor = ZstdCompressor(1)
 
 
 def changes(old: bytes, new: bytes) -> Iterator[Stretch]:

@@ -29,13 +29,15 @@ WAITING_MAX = 64
 class Ticket:
     """A `publish` that is not ordered yet."""
 
-    __slots__ = ("done", "execute", "names", "publish", "queued")
+    __slots__ = ("bases", "done", "execute", "names", "publish", "queued")
 
     def __init__(self, execute: Execute, publish: Publish, done: Done) -> None:
         self.execute = execute
         self.publish = publish
         self.done = done
-        self.names = [edit.name for edit in publish.edits]
+        self.names = list(dict.fromkeys(edit.name for edit in publish.edits))
+        self.bases: list[bytes] = []
+        """Ids of the versions that it is resolved against."""
         self.queued = False
         """Whether it stands in the queues of its configurations."""
 
@@ -151,7 +153,7 @@ class Line:
         return all(self._queues[name][0] is ticket for name in ticket.names)
 
 
-def step_of(ticket: Ticket, steps: Sequence[Ready], wall_us: int) -> bytes:
+def step_of(ticket: Ticket, steps: Sequence[Ready], wall_us: int, keep_versions: int) -> bytes:
     """The command that goes into the log."""
     publish = ticket.publish
     return ops.encode(
@@ -160,5 +162,6 @@ def step_of(ticket: Ticket, steps: Sequence[Ready], wall_us: int) -> bytes:
             tuple([ready.edit for ready in steps]),
             publish.author,
             publish.wall_us or wall_us,
+            max(1, min(keep_versions, ops.VERSIONS_KEPT_MAX)),
         )
     )

@@ -17,7 +17,6 @@ from swell.config.bursts import Change
 from swell.config.content import Content
 from swell.config.versions import Kind
 
-KEEP_VERSIONS = 64
 KEEP_BYTES = 256 * 1024
 """History of a short value; a longer one may have as much as its own length."""
 

@@ -18,7 +18,6 @@ from swell.config.application import Application
 from swell.config.configuration import Configuration, NotKeptError
 from swell.config.content import Content
 from swell.config.edits import WHOLE_BYTES_MAX
-from swell.config.history import KEEP_VERSIONS
 from swell.config.names import INSTANCES, check_application
 from swell.config.operations import BadOperationError, Operation
 from swell.config.uploads import Uploads
@@ -32,13 +31,17 @@ class ConfigMachine:
     """The applications of one slot."""
 
     __slots__ = (
-        "_applications", "_keep_versions", "_operations", "service_changes", "services", "uploads",
+        "_applications", "_operations", "changed", "changes", "service_changes",
+        "services", "uploads",
     )  # fmt: skip
 
-    def __init__(self, keep_versions: int = KEEP_VERSIONS) -> None:
+    def __init__(self) -> None:
         self._applications: dict[str, Application] = {}
-        self._keep_versions = keep_versions
         self.uploads = Uploads()
+        self.changed: dict[str, None] = {}
+        """Applications in the order of their last steps."""
+        self.changes = 0
+        """Grows with every step: followers look at the last so many of `changed`."""
         self.services: dict[str, None] = {}
         """Applications that have instances, or had, in the order of their last changes."""
         self.service_changes = 0
@@ -82,11 +85,16 @@ class ConfigMachine:
         return self._operations[type(request)](request)
 
     def dump(self) -> bytes:
+        return b"".join(self.dump_parts())
+
+    def dump_parts(self) -> list[bytes]:
         return images.dump(self._applications, self.uploads)
 
     def load(self, data: bytes) -> None:
         """Become what was dumped; `WireError`, and nothing changed, if it is no dump."""
         self._applications, self.uploads = images.load(data)
+        self.changed = dict.fromkeys(self._applications)
+        self.changes += len(self.changed)
         self.services = {
             item.name: None for item in self.applications() if INSTANCES in item.configurations
         }
@@ -99,11 +107,15 @@ class ConfigMachine:
         if application is None:
             application = Application(check_application(name, reserved=True))
         published = application.apply(
-            step.edits, step.author, step.wall_us, self.uploads, self._keep_versions
+            step.edits, step.author, step.wall_us, self.uploads, step.keep_versions
         )
         if application.step:
             self._applications[name] = application
-        if any([edit.name == INSTANCES for edit in step.edits]):
+            self.changed.pop(name, None)
+            self.changed[name] = None
+            self.changes += 1
+        edited = any([edit.name == INSTANCES for edit in step.edits])
+        if edited and INSTANCES in application.configurations:
             self._note_service(name)
         return _encode(published)
 
@@ -114,7 +126,9 @@ class ConfigMachine:
 
     def _stage(self, stage: ops.Stage) -> bytes:
         application = check_application(stage.application, reserved=True)
-        return _encode(self.uploads.stage(application, stage.upload, stage.offset, stage.data))
+        return _encode(
+            self.uploads.stage(application, stage.upload, stage.offset, stage.data, stage.wall_us)
+        )
 
     def _set_options(self, request: ops.SetOptions) -> bytes:
         name = check_application(request.application, reserved=True)

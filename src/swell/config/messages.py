@@ -22,11 +22,18 @@ Step = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Digest8 = Annotated[bytes, Meta(min_length=8, max_length=8)]
 Digest16 = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Signature = Annotated[bytes, Meta(max_length=64)]
+"""Empty: none."""
 
 INTERESTS_MAX = 1024
 """Names and prefixes in one interest."""
 
 LIST_ENTRIES_MAX = 1024
+LISTS_MAX = 256
+"""Lists in one message, a relay's own and those of relays behind it; it keeps as many."""
+
+HOST_LENGTH_MAX = 255
+PASS_BYTES_MAX = 4096
 DELIVER = 99
 
 
@@ -106,9 +113,9 @@ class Entry(Message, frozen=True):
     """One container of a destination list; `below` is the digest of its own list, if it has one."""
 
     container: Name
-    host: str
+    host: Annotated[str, Meta(max_length=HOST_LENGTH_MAX)]
     port: Number
-    below: bytes = b""
+    below: Annotated[bytes, Meta(max_length=16)] = b""
 
 
 class DestinationList(Message, frozen=True):
@@ -121,7 +128,11 @@ class DestinationList(Message, frozen=True):
 
 @message(100)
 class Lists(Message, frozen=True):
-    lists: tuple[DestinationList, ...]
+    """`signatures`: of the node that made them, in the same order; those of lists that the receiver
+    may have to pass on (`swell.config.proofs.sign_list`)."""
+
+    lists: Annotated[tuple[DestinationList, ...], Meta(max_length=LISTS_MAX)]
+    signatures: Annotated[tuple[Signature, ...], Meta(max_length=LISTS_MAX)] = ()
 
 
 @message(101)
@@ -190,13 +201,15 @@ class Moved(Message, frozen=True):
 
 @message(107)
 class Rejected(Message, frozen=True):
-    """The application of the container refuses configuration `name` as of `step`."""
+    """The application of the container refuses configuration `name` as of `step`, and goes on with
+    version `uses`; 0: with none that is known to be good."""
 
     application: Name
     interest: Digest8
     step: Step
     name: Name
     reason: Annotated[str, Meta(max_length=1024)]
+    uses: Step = 0
 
 
 @message(108)
@@ -212,7 +225,7 @@ class Complaint(Message, frozen=True):
 class Introduce(Message, frozen=True):
     """First frame on a RELAY link: the pass of the container that dialled."""
 
-    pass_: bytes
+    pass_: Annotated[bytes, Meta(max_length=PASS_BYTES_MAX)]
 
 
 def deliver(list_digest: bytes, burst: bytes) -> bytes:

@@ -35,6 +35,7 @@ ROWS_MAX = 1024
 """Rows of one page."""
 
 VERSIONS_KEPT_MAX = 1024
+KEEP_VERSIONS = 64
 
 CONFLICT = "conflict: "
 """Begins the sentence of a refusal whose reason is a condition that does not hold."""
@@ -74,12 +75,14 @@ class Publish(Message, frozen=True):
 
 
 class Step(Message, frozen=True):
-    """A `Publish` that the primary has resolved."""
+    """A `Publish` that the primary has resolved. `keep_versions`: as its settings say, so that all
+    replicas keep the same."""
 
     application: str
     edits: Annotated[tuple[Resolved, ...], Meta(min_length=1, max_length=EDITS_MAX)]
     author: Text = ""
     wall_us: int = 0
+    keep_versions: Annotated[int, Meta(ge=1, le=VERSIONS_KEPT_MAX)] = KEEP_VERSIONS
 
 
 class Stage(Message, frozen=True):
@@ -89,6 +92,8 @@ class Stage(Message, frozen=True):
     upload: UploadId
     offset: Length
     data: Annotated[bytes, Meta(max_length=PIECE_BYTES_MAX)]
+    wall_us: int = 0
+    """The primary's clock, which it fills in."""
 
 
 class SetOptions(Message, frozen=True):
@@ -150,7 +155,6 @@ class ListApplications(Message, frozen=True):
 class Made(Message, frozen=True):
     """What a configuration is after a step; whether that made a new version of it."""
 
-    name: str
     version: int
     id: VersionId
     length: int
@@ -158,6 +162,9 @@ class Made(Message, frozen=True):
 
 
 class Published(Message, frozen=True):
+    """In the order in which the configurations were first named; who asked knows their names. So
+    the longest result is short enough to be kept for who asks again."""
+
     step: int
     made: tuple[Made, ...]
 

@@ -1,4 +1,4 @@
-"""Proofs of receipts, and passes between siblings.
+"""Proofs of receipts, passes between siblings, and destination lists that siblings bring.
 
 A proof is a keyed digest over a burst and a level, with a secret that the primary gave to one
 container. Relays combine proofs by XOR; the primary computes the same from the secrets of those
@@ -6,7 +6,9 @@ named. No relay can make up a receipt that a container did not give (Katz and Li
 message authentication codes*, CT-RSA 2008).
 
 A pass says which application and site a container belongs to, signed by the node that serves it:
-a container takes bursts only from siblings that show one (RIP-12).
+a container takes bursts only from siblings that show one (RIP-12). It names the certificate of
+its holder, where there are certificates: who has read it cannot show it. A list that comes by a
+sibling is signed as well: nobody but a node makes a container dial anybody.
 """
 
 from __future__ import annotations
@@ -61,11 +63,15 @@ class Pass(Message, frozen=True):
     container: str
     expires_s: int
     """By the wall clock of the node that gave it."""
+    holder: str = ""
+    """The name in the certificate of the container it was given to; empty where the node cannot
+    know it (plain TCP on loopback)."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Pass).decode
 _PREFIX = b"swell-pass\0"
+_LIST_PREFIX = b"swell-relay-list\0"
 
 
 def sign_pass(key: Ed25519PrivateKey, what: Pass) -> bytes:
@@ -82,3 +88,24 @@ def read_pass(data: bytes, key: bytes) -> Pass:
         return _decode(body)
     except (InvalidSignature, ValueError, msgspec.DecodeError):
         raise WireError("bad-pass", "not a pass of this cluster") from None
+
+
+def _list_text(cluster: str, owner: str, site: str, digest: bytes) -> bytes:
+    return _LIST_PREFIX + msgspec.msgpack.encode((cluster, owner, site, digest))
+
+
+def sign_list(key: Ed25519PrivateKey, cluster: str, owner: str, site: str, digest: bytes) -> bytes:
+    """For the list with this digest, among containers of one application and site."""
+    return key.sign(_list_text(cluster, owner, site, digest))
+
+
+def is_list_signed(
+    signature: bytes, key: bytes, cluster: str, owner: str, site: str, digest: bytes
+) -> bool:
+    """Whether the node with this public key has made the list."""
+    text = _list_text(cluster, owner, site, digest)
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

@@ -19,21 +19,18 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from swell.config import operations as ops
-from swell.config.edits import Lines, Rollback, Uploaded, check_edit
+from swell.config.edits import Edit, Lines, Rollback, Uploaded, check_edit
 from swell.config.heads import Done, Line, Ordered, Ticket, step_of
 from swell.config.machine import ConfigMachine
 from swell.config.names import check_application, place
 from swell.config.operations import CONFIG_SERVICE, STEP_BYTES_MAX
-from swell.config.resolving import Ready, Task, resolve
+from swell.config.resolving import Ready, Task, check_together, resolve
 from swell.errors import SwellError, TooLargeError, UnavailableError
 from swell.overlay.contact import Contact
 from swell.settings import ConfigSettings
 from swell.store.messages import Execute, Read, Status
 from swell.store.state import Machine
 from swell.world import World
-
-INLINE_BYTES_MAX = 64 * 1024
-"""Longer values are resolved off the loop."""
 
 _CHANGING = b"the configuration is changing: send it again"
 
@@ -93,7 +90,7 @@ class Publishing:
         if execute.service == CONFIG_SERVICE and execute.read == Read.COMMAND:
             machine = self._machine(execute)
             if machine is not None and not self._is_known(execute):
-                self._command(execute, done)
+                self._command(execute, machine, done)
                 return
         elif execute.service in self.asides:
             if self._machine(execute) is None:
@@ -119,7 +116,7 @@ class Publishing:
     def _is_known(self, execute: Execute) -> bool:
         return self._store.is_known(execute.slot, execute.session, execute.number)
 
-    def _command(self, execute: Execute, done: Done) -> None:
+    def _command(self, execute: Execute, machine: ConfigMachine, done: Done) -> None:
         try:
             request = ops.decode(execute.body)
             self._check(execute, request)
@@ -128,8 +125,22 @@ class Publishing:
             return
         if isinstance(request, ops.Publish):
             self._run(Ticket(execute, request, done))
+        elif isinstance(request, ops.Stage):
+            self._stage(execute, request, machine, done)
         else:
             self._store.execute(execute, done)
+
+    def _stage(
+        self, execute: Execute, stage: ops.Stage, machine: ConfigMachine, done: Done
+    ) -> None:
+        """What would have to wait is not ordered at all: it is long."""
+        size, wall_us = len(stage.data), self._world.wall_us()
+        if size and not machine.uploads.has_room(stage.application, stage.upload, size, wall_us):
+            self._counters["config-uploads-full"] += 1
+            done(Status.BUSY, b"other uploads are under way")
+            return
+        body = ops.encode(replace(stage, wall_us=wall_us))
+        self._store.execute(replace(execute, body=body), done)
 
     def _check(self, execute: Execute, request: Any) -> None:
         """What can be told without looking at the present state."""
@@ -145,8 +156,7 @@ class Publishing:
                 check_edit(edit)
                 if isinstance(edit, Lines) and self.check_lines is not None:
                     self.check_lines(edit)
-            if len({edit.name for edit in request.edits}) != len(request.edits):
-                raise ops.BadOperationError("a step changes a configuration twice: join the two")
+            check_together(request.edits)
         elif isinstance(request, ops.Stage):
             end, bytes_max = request.offset + len(request.data), self._settings.value_bytes_max
             if end > bytes_max:
@@ -187,12 +197,13 @@ class Publishing:
         if line.settling:
             self._busy(line, ticket)
             return
+        ticket.bases = line.ids(machine, ticket.names)
         try:
             tasks = self._tasks(line, ticket, machine)
-            short = sum([task.weight for task in tasks]) <= INLINE_BYTES_MAX
+            short = sum([task.share for task in tasks]) <= 1.0
             steps = resolve(tasks) if short else None
         except SwellError as error:
-            self._refuse(line, ticket, machine, error)
+            self._refuse(line, ticket, error)
             return
         except Exception as error:
             self._fail(line, ticket, error)
@@ -207,40 +218,42 @@ class Publishing:
 
     def _tasks(self, line: Line, ticket: Ticket, machine: ConfigMachine) -> list[Task]:
         application, bytes_max = line.application, self._settings.value_bytes_max
-        tasks = []
+        edits: dict[str, list[Edit]] = {}
         for edit in ticket.publish.edits:
-            present, source = line.present(machine, edit.name), None
+            edits.setdefault(edit.name, []).append(edit)
+        tasks = []
+        for name, several in edits.items():
+            edit, source = several[0], None
             if isinstance(edit, Uploaded):
                 source = machine.uploads.finished(
                     application, edit.upload, edit.length, edit.digest
                 )
             elif isinstance(edit, Rollback):
-                source = machine.content_at(application, edit.name, edit.version)
-            tasks.append(Task(application, edit, present, bytes_max, source))
+                source = machine.content_at(application, name, edit.version)
+            present = line.present(machine, name)
+            tasks.append(Task(application, several, present, bytes_max, source))
         return tasks
 
     def _on_resolved(self, line: Line, ticket: Ticket, result: list[Ready] | Exception) -> None:
         machine = self._machine(ticket.execute)
         if machine is None or self._is_known(ticket.execute):
             self._hand_on(line, ticket)
+        elif line.settling or ticket.bases != line.ids(machine, ticket.names):
+            self._busy(line, ticket)  # The heads that it rests on never came about.
         elif isinstance(result, list):
-            bases = [ready.edit.base for ready in result]
-            # The heads may have been dropped meanwhile.
-            if line.settling or bases != line.ids(machine, ticket.names):
-                self._busy(line, ticket)
-            else:
-                self._order(line, ticket, result)
+            self._order(line, ticket, result)
         elif isinstance(result, UnavailableError):
             self._busy(line, ticket)
         elif isinstance(result, SwellError):
-            self._refuse(line, ticket, machine, result)
+            self._refuse(line, ticket, result)
         else:
             self._fail(line, ticket, result)
 
     # Ordering.
 
     def _order(self, line: Line, ticket: Ticket, steps: list[Ready]) -> None:
-        body = step_of(ticket, steps, self._world.wall_us())
+        wall_us, keep_versions = self._world.wall_us(), self._settings.keep_versions
+        body = step_of(ticket, steps, wall_us, keep_versions)
         if len(body) > STEP_BYTES_MAX:
             self._pass(line, ticket)
             sentence = f"the step takes {len(body)} bytes, allowed are {STEP_BYTES_MAX}: divide it"
@@ -260,7 +273,8 @@ class Publishing:
         line.under_way -= 1
         ordered.settled = True
         if ordered.waited_for:
-            good = ordered.as_predicted(status, body)
+            # While the line settles, what was predicted rests on what did not come about.
+            good = not line.settling and ordered.as_predicted(status, body)
             if not good and not line.settling:
                 self._counters["config-mispredicted"] += 1
             line.settle(ordered, good)
@@ -303,13 +317,11 @@ class Publishing:
 
         self._world.call_later(0.0, report)
 
-    def _refuse(
-        self, line: Line, ticket: Ticket, machine: ConfigMachine, error: SwellError
-    ) -> None:
+    def _refuse(self, line: Line, ticket: Ticket, error: SwellError) -> None:
         """The sentence may rest on what is not committed yet: then it waits for that."""
         sentence, newest = str(error).encode(), line.newest
         if newest is None:
-            self._confirm(ticket, line.ids(machine, ticket.names), sentence)
+            self._confirm(ticket, sentence)
         else:
             newest.verdicts.append(partial(self._judge, ticket, sentence))
         self._pass(line, ticket)
@@ -320,7 +332,7 @@ class Publishing:
         else:
             ticket.done(Status.BUSY, _CHANGING)
 
-    def _confirm(self, ticket: Ticket, bases: list[bytes], sentence: bytes) -> None:
+    def _confirm(self, ticket: Ticket, sentence: bytes) -> None:
         """Refuse if this node still speaks for the slot, which a read shows."""
         application, names = ticket.publish.application, ticket.names
         body = ops.encode(ops.Get(application, names[0], data=False))
@@ -328,7 +340,7 @@ class Publishing:
 
         def confirmed(status: Status, _: bytes) -> None:
             machine = self._machine(ticket.execute) if status is Status.DONE else None
-            good = machine is not None and Line(application).ids(machine, names) == bases
+            good = machine is not None and Line(application).ids(machine, names) == ticket.bases
             self._judge(ticket, sentence, good)
 
         self._store.execute(query, confirmed)

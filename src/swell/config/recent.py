@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from swell.config.bursts import StepChanges
+from swell.config.bursts import Change, StepChanges
 from swell.config.versions import Kind
 
 STEPS_MAX = 1024
 BYTES_MAX = 512 * 1024
+
+CHANGE_BYTES = 64
+"""What a change takes beside its name and its data, about."""
+
+
+def weight(change: Change) -> int:
+    """Bytes of a change in a burst, about."""
+    return CHANGE_BYTES + len(change.name) + len(change.data)
 
 
 class Recent:
@@ -27,13 +35,20 @@ class Recent:
         self._bytes = 0
 
     def add(self, step: StepChanges) -> None:
-        size = sum([len(change.data) for change in step.changes])
+        size = sum([weight(change) for change in step.changes])
         self._steps.append(step)
         self._sizes.append(size)
         self._bytes += size
         while self._bytes > BYTES_MAX or len(self._steps) > STEPS_MAX:
             self._steps.popleft()
             self._bytes -= self._sizes.popleft()
+
+    def names_at(self, step: int) -> list[str] | None:
+        """The names that a step has changed; None: it is not here."""
+        steps = self._steps
+        if not steps or not steps[0].number <= step <= steps[-1].number:
+            return None
+        return [change.name for change in steps[step - steps[0].number].changes]
 
     def since(
         self, after: int, matches: Callable[[str], bool], bytes_max: int
@@ -54,7 +69,7 @@ class Recent:
                 break
             for change in changes:
                 size = len(change.data)
-                room -= size
+                room -= weight(change)
                 if change.name in spent and change.kind == Kind.DELTA:
                     size += spent[change.name]
                     if size > change.length:

@@ -120,6 +120,14 @@ def published_of(result: bytes) -> ops.Published:
     return _read(_published, result)
 
 
+def made_of(edits: Sequence[Edit], published: ops.Published) -> dict[str, ops.Made]:
+    """What a step made, by the names of its configurations in their order."""
+    names = dict.fromkeys(edit.name for edit in edits)
+    if len(names) != len(published.made):
+        raise WireError("bad-result", f"{len(published.made)} of {len(names)} configurations")
+    return dict(zip(names, published.made, strict=True))
+
+
 class Conflict(NamedTuple):
     """Why a condition does not hold: what the configuration is at present. Version 0 and
     `NO_VERSION`: nothing, and it never was."""
@@ -142,11 +150,10 @@ def conflict_of(refusal: str, application: str) -> Conflict | None:
     if not refusal.startswith(ops.CONFLICT):
         return None
     sentence = refusal.removeprefix(ops.CONFLICT)
-    found = None
-    for found in _present.finditer(sentence):
-        pass  # The last: a name may read like anything.
-    if found is None:
+    matches = list(_present.finditer(sentence))
+    if not matches:
         return None
+    found = matches[-1]  # The last: a name may read like anything.
     name = sentence[: found.start()].removesuffix(f" of {application}")
     state, version, id = found.groups()
     if state is None:

@@ -43,33 +43,64 @@ _EMPTY = {Format.JSON: b"{}\n"}
 """What a path edit begins with where nothing exists; elsewhere empty bytes are a document."""
 
 
+_SLOW = (Format.YAML, Format.TOML)
+
+FAST_BYTES_MAX = 64 * 1024
+SLOW_BYTES_MAX = 4 * 1024
+DIFFED_BYTES_MAX = 16 * 1024
+"""What may be resolved on the loop takes some ms at most: a value that is only checked, one whose
+format is read by a library written in Python (1.5 ms per KiB), two values that are compared."""
+
+
 class UnresolvableError(SwellError):
     """An edit that makes no sense; the sentence names the configuration."""
 
 
 class Task(NamedTuple):
-    """An edit and what it meets. `source`: the value that was uploaded or is gone back to."""
+    """What is to be done to one configuration, and what it meets. Several edits: all of paths.
+    `source`: the value that was uploaded or is gone back to."""
 
     application: str
-    edit: Edit
+    edits: Sequence[Edit]
     present: Present
     value_bytes_max: int
     source: Content | None = None
 
     @property
-    def weight(self) -> int:
-        """Bytes that have to be looked at."""
-        edit, present = self.edit, self.present
-        if isinstance(edit, Delete):
-            return 0
-        if isinstance(edit, Lines):
-            return sum([len(line.text or "") for line in edit.lines])
+    def name(self) -> str:
+        return self.edits[0].name
+
+    @property
+    def share(self) -> float:
+        """Of what may be done on the loop at a time, by the bytes that are looked at."""
+        edit, length = self.edits[0], self.present.length
         format_ = format_of(edit.name)
-        if isinstance(edit, Splices) and format_ is Format.BYTES:
-            return len(edit.delta)
-        given = len(edit.data) if isinstance(edit, Whole) else 0
-        source = len(self.source) if self.source is not None else 0
-        return given + source + present.length
+        whole_bytes_max = SLOW_BYTES_MAX if format_ in _SLOW else FAST_BYTES_MAX
+        match edit:
+            case Delete():
+                return 0.0
+            case Lines():
+                size = sum([len(line.text or "") for line in edit.lines])
+                return size / FAST_BYTES_MAX
+            case Splices():
+                size = 0 if format_ is Format.BYTES else length
+                return (size + len(edit.delta)) / whole_bytes_max
+            case Path():
+                return len(self.edits) * length / whole_bytes_max
+        new = len(edit.data) if isinstance(edit, Whole) else len(self.source or b"")
+        differs = 0 if isinstance(edit, Uploaded) or not length else length + new
+        return new / whole_bytes_max + differs / (2 * DIFFED_BYTES_MAX)
+
+
+def check_together(edits: Sequence[Edit]) -> None:
+    """Raise unless they make one step: a configuration is changed once, but for its keys."""
+    seen: dict[str, Edit] = {}
+    for edit in edits:
+        other = seen.setdefault(edit.name, edit)
+        if other is not edit and not (isinstance(other, Path) and isinstance(edit, Path)):
+            raise UnresolvableError(
+                f"a step changes {edit.name} twice: join the two changes, or make two steps"
+            )
 
 
 class Ready(NamedTuple):
@@ -80,16 +111,18 @@ class Ready(NamedTuple):
 
 
 def resolve(tasks: Sequence[Task]) -> list[Ready]:
-    """All edits of one step; `SwellError` with a sentence if one of them is to be refused."""
+    """One step; `SwellError` with a sentence if something of it is to be refused."""
     return [_resolved(task) for task in tasks]
 
 
 def _resolved(task: Task) -> Ready:
-    edit, present = task.edit, task.present
-    condition = edit.base if isinstance(edit, Splices) else edit.condition
-    for needed in (edit.condition, condition):
-        if not present.allows(needed):
-            raise conflict(task.application, edit.name, present)
+    present, condition = task.present, None
+    for edit in task.edits:
+        base = edit.base if isinstance(edit, Splices) else None
+        for needed in (edit.condition, base):
+            if not present.allows(needed):
+                raise conflict(task.application, task.name, present)
+            condition = needed or condition
     try:
         ready = _ready(task, condition)
         after = ready.made.after
@@ -98,17 +131,17 @@ def _resolved(task: Task) -> Ready:
                 f"{after.length} bytes, allowed are {task.value_bytes_max}: divide it"
             )
         if after is not present:
-            _validate(edit, ready.made)
+            _validate(format_of(task.name), ready.made)
     except SwellError as error:
         raise UnresolvableError(
-            f"{edit.name} of {task.application} {present.words()}; the change is refused: {error}"
+            f"{task.name} of {task.application} {present.words()}; the change is refused: {error}"
         ) from None
     return ready
 
 
-def _validate(edit: Edit, made: Next) -> None:
+def _validate(format_: Format, made: Next) -> None:
     """What is there already is valid: nothing becomes a version that is not."""
-    format_, content, base = format_of(edit.name), made.after.content, made.before.content
+    content, base = made.after.content, made.before.content
     if format_ is Format.BYTES or content is None:
         return
     if base is not None and made.splices and stays_valid(format_, base.bytes(), made.splices):
@@ -120,7 +153,7 @@ def _validate(edit: Edit, made: Next) -> None:
 
 
 def _ready(task: Task, condition: bytes | None) -> Ready:
-    edit, present = task.edit, task.present
+    edit, present = task.edits[0], task.present
     match edit:
         case Whole():
             if len(edit.data) > WHOLE_BYTES_MAX:
@@ -140,7 +173,7 @@ def _ready(task: Task, condition: bytes | None) -> Ready:
         case Splices():
             return _spliced(task, deltas.decode(edit.delta), condition, edit.delta)
         case Path():
-            return _path(task, edit, condition)
+            return _paths(task, condition)
         case Lines():
             return _listed(task, edit, condition)
         case Rollback():
@@ -150,7 +183,7 @@ def _ready(task: Task, condition: bytes | None) -> Ready:
 
 
 def _plain(task: Task, way: Way, data: bytes, condition: bytes | None) -> Ready:
-    resolved = Resolved(task.edit.name, way, task.present.id, data, condition)
+    resolved = Resolved(task.name, way, task.present.id, data, condition)
     return Ready(resolved, advance(task.present, resolved))
 
 
@@ -158,7 +191,7 @@ def _spliced(task: Task, splices: Delta, condition: bytes | None, encoded: bytes
     if not splices:
         return _plain(task, Way.NOTHING, b"", condition)
     data = encoded or deltas.encode(splices)
-    resolved = Resolved(task.edit.name, Way.DELTA, task.present.id, data, condition)
+    resolved = Resolved(task.name, Way.DELTA, task.present.id, data, condition)
     return Ready(resolved, advance(task.present, resolved, splices=splices))
 
 
@@ -172,16 +205,22 @@ def _whole(task: Task, data: bytes, condition: bytes | None) -> Ready:
     return _plain(task, Way.WHOLE, data, condition)
 
 
-def _path(task: Task, edit: Path, condition: bytes | None) -> Ready:
-    format_, content = format_of(edit.name), task.present.content
-    old = _EMPTY.get(format_, b"") if content is None else content.bytes()
-    if edit.text is None:
-        splices = unset_path(format_, old, edit.path)
-    else:
-        splices = set_path(format_, old, edit.path, edit.text, edit.as_text)
+def _paths(task: Task, condition: bytes | None) -> Ready:
+    """One edit after the other, and one delta for all of them."""
+    format_, content = format_of(task.name), task.present.content
+    old = data = _EMPTY.get(format_, b"") if content is None else content.bytes()
+    splices: Delta = ()
+    for edit in task.edits:
+        assert isinstance(edit, Path)
+        if edit.text is None:
+            following = unset_path(format_, data, edit.path)
+        else:
+            following = set_path(format_, data, edit.path, edit.text, edit.as_text)
+        data = deltas.apply_to(data, following)
+        splices = deltas.compose(splices, following) if splices else following
     if content is None:
-        return _whole(task, deltas.apply_to(old, splices), condition)
-    return _spliced(task, splices, condition)
+        return _whole(task, data, condition)
+    return _spliced(task, splices if data != old else (), condition)
 
 
 def _listed(task: Task, edit: Lines, condition: bytes | None) -> Ready:

@@ -28,6 +28,9 @@ class Kind(IntEnum):
     DELETE = 3
     FETCH = 4
     """A whole value too long to be carried: the data is its content digest."""
+    GONE = 5
+    """No version, but many deletions (`swell.config.gone`): whatever is older than the step, from
+    behind the name up to before the one in the data."""
 
 
 def version_id(base: bytes, kind: int, what: bytes) -> bytes:

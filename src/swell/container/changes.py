@@ -8,18 +8,17 @@ the base is right for everyone who may take it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import msgspec
 
-from swell.config.bursts import OPENED_MAX, Burst, Change
+from swell.config.bursts import Burst, Change, Shared
 from swell.config.content import Content
+from swell.config.gone import Range
 from swell.config.splices import Delta, apply_to, decode
 from swell.config.versions import Kind, version_id
 from swell.container.documents import PLAIN_BYTES_MAX, kept_form
 from swell.errors import WireError
 
-WHOLE, DELTA, DELETE, FETCH = (int(kind) for kind in Kind)
+WHOLE, DELTA, DELETE, FETCH, GONE = (int(kind) for kind in Kind)
 
 
 class Ready(msgspec.Struct, gc=False):
@@ -53,13 +52,15 @@ ReadyStep = tuple[int, tuple[Ready, ...]]
 
 
 class ReadyBurst(msgspec.Struct, gc=False):
-    """`fetches`: those of its changes that have to be fetched first."""
+    """`fetches`: those of its changes that have to be fetched first, with their steps. `ranges`:
+    between which names everything up to a step is gone."""
 
     steps: tuple[ReadyStep, ...]
-    fetches: tuple[Ready, ...]
+    fetches: tuple[tuple[int, Ready], ...]
+    ranges: tuple[Range, ...]
 
 
-_ready: OrderedDict[bytes, tuple[Burst, ReadyBurst]] = OrderedDict()
+_ready: Shared[bytes, tuple[Burst, ReadyBurst]] = Shared()
 
 
 def ready(burst: Burst) -> ReadyBurst:
@@ -72,13 +73,26 @@ def ready(burst: Burst) -> ReadyBurst:
         numbers and not burst.after < numbers[0] <= numbers[-1] <= burst.upto
     ):
         raise WireError("bad-change", "steps out of order")
-    steps = tuple((step.number, tuple(map(_made_ready, step.changes))) for step in burst.steps)
-    fetches = tuple(one for _, changes in steps for one in changes if one.kind == FETCH)
-    made = ReadyBurst(steps, fetches)
-    _ready[burst.id] = burst, made
-    if len(_ready) > OPENED_MAX:
-        _ready.popitem(last=False)
+    steps = tuple(
+        (step.number, tuple(_made_ready(one) for one in step.changes if one.kind != GONE))
+        for step in burst.steps
+    )
+    fetches = tuple((n, one) for n, changes in steps for one in changes if one.kind == FETCH)
+    made = ReadyBurst(steps, fetches, _ranges(burst))
+    _ready.put(burst.id, (burst, made), burst.size)
     return made
+
+
+def _ranges(burst: Burst) -> tuple[Range, ...]:
+    try:
+        return tuple(
+            Range(one.name, one.data.decode(), step.number)
+            for step in burst.steps
+            for one in step.changes
+            if one.kind == GONE
+        )
+    except UnicodeDecodeError as error:
+        raise WireError("bad-change", str(error)) from None
 
 
 def _made_ready(change: Change) -> Ready:

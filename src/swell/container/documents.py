@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from swell.config.chunking import CHUNK_BYTES_MAX
@@ -36,6 +38,13 @@ class Document(msgspec.Struct, frozen=True, gc=False):
     def __bool__(self) -> bool:
         """An empty document is one."""
         return True
+
+
+class Refusal(NamedTuple):
+    """The application refuses a version, and goes on with one that it accepted before."""
+
+    version: int
+    instead: Document
 
 
 class Update(msgspec.Struct, frozen=True, gc=False):

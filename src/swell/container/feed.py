@@ -3,8 +3,9 @@
 A feed takes bursts in any order, as often as they come, and applies every step once and in order
 (RIP-15, RIP-16; Ripple 3.5). What comes early is held, bounded. A delta is applied only to the
 version it was made from. A long value that a burst only names is fetched before the burst is
-applied; those behind it wait. A burst counts as a whole: inside it a whole value may stand for
-changes of earlier steps.
+applied; those behind it wait. If one cannot be had, the others are kept for the burst that comes
+in its place. A burst counts as a whole: inside it a whole value may stand for changes of earlier
+steps.
 
 Invariants: `at` and the versions of documents only grow, unless a document turns out to be another
 than the cluster's; then everything is asked for again and its version here stays until a later
@@ -13,27 +14,33 @@ one is there.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from swell.config.bursts import Burst
 from swell.config.content import Content
+from swell.config.gone import Range
 from swell.config.messages import interest_digest
 from swell.config.splices import BadDeltaError
 from swell.config.versions import version_id
 from swell.container.changes import DELETE, DELTA, FETCH, Ready, ready
-from swell.container.documents import Document, Update, unborn
+from swell.container.documents import Document, Refusal, Update, unborn
 
-Fetcher = Callable[["Feed", Ready, Content | None], None]
-"""Fetches a value; its outcome is told by `Feed.on_fetched`."""
+DELETED_MAX = 1024
+"""Deleted documents that are remembered: as many as the cluster does of the whole application."""
+
+Fetcher = Callable[["Feed", Ready, bytes | Content | None], None]
+"""Fetches a value, given the one that is here; its outcome is told by `Feed.on_fetched`."""
 
 
 class Feed:
     """`hear` gets every applied change, `keep` every applied burst with its bytes, in order."""
 
     __slots__ = (
-        "_bugs", "_counters", "_fetch", "_fetched", "_fetching", "_hold_max", "_shadows",
-        "application", "at", "documents", "hear", "held", "interest", "keep", "key", "known_step",
+        "_bugs", "_counters", "_deleted", "_fetch", "_fetched", "_fetching", "_hold_max",
+        "_shadows", "application", "at", "documents", "hear", "held", "interest", "keep", "key",
+        "known_step", "refusals",
     )  # fmt: skip
 
     def __init__(
@@ -53,11 +60,16 @@ class Feed:
         self.known_step = 0
         """The last step that is known to exist."""
         self.documents: dict[str, Document] = {}
-        """By name; deleted ones stay, as what their successors are made from."""
+        """By name; the last deleted ones stay, as what their successors are made from."""
+        self.refusals: dict[str, Refusal] = {}
+        """What the application does not use of the documents, by name, where it has used another
+        version before."""
         self.held: dict[bytes, tuple[Burst, bytes]] = {}
         """Bursts that came early, by their ids, with their bytes, the oldest first."""
         self.hear: Callable[[Update], None] | None = None
         self.keep: Callable[[Feed, Burst, bytes], None] | None = None
+        self._deleted: dict[str, None] = {}
+        """Names in the order of their deletions; some may be there again."""
         self._hold_max = hold_max
         self._fetch = fetch
         self._fetching: dict[bytes, None] = {}
@@ -132,6 +144,8 @@ class Feed:
         made_ready = ready(burst)
         if made_ready.fetches and not self._have_fetched(made_ready.fetches):
             return False
+        if made_ready.ranges:
+            self._apply_ranges(made_ready.ranges)
         for number, changes in made_ready.steps:
             if number <= at:
                 continue
@@ -151,6 +165,8 @@ class Feed:
                     self._on_broken(name)
                     return False
         self.at = burst.upto
+        if made_ready.fetches:
+            self._keep_fetched(())
         if self.keep is not None:
             self.keep(self, burst, data)
         return True
@@ -160,7 +176,7 @@ class Feed:
         name = change.name
         shown = self.documents.get(name)
         document = self._shadows.get(name) or shown or unborn(name)
-        if number <= document.step or (change.version <= document.version and not document.deleted):
+        if _has(document, number, change):
             return True
         content = change.content
         id = change.id
@@ -186,9 +202,39 @@ class Feed:
                 return True
             del self._shadows[name]
         self.documents[name] = made
+        if made.deleted:
+            self._note_deleted(name)
         if self.hear is not None:
             self.hear(Update(self.application, name, made.version, id, number, made))
         return True
+
+    def _apply_ranges(self, ranges: Sequence[Range]) -> None:
+        """Delete what was deleted so long ago that the cluster does not know its name any more.
+        The cluster has nothing in these ranges that is so old: the order does not matter."""
+        names = sorted(name for name, one in self.documents.items() if not one.deleted)
+        for lower, upper, number in ranges:
+            end = bisect_left(names, upper) if upper else len(names)
+            for name in names[bisect_right(names, lower) : end]:
+                old = self.documents[name]
+                if old.step > number or old.deleted:
+                    continue
+                self._shadows.pop(name, None)
+                self.refusals.pop(name, None)
+                made = Document(name, old.version, old.id, number, b"", True)
+                self.documents[name] = made
+                self._note_deleted(name)
+                if self.hear is not None:
+                    self.hear(Update(self.application, name, old.version, old.id, number, made))
+
+    def _note_deleted(self, name: str) -> None:
+        deleted = self._deleted
+        deleted.pop(name, None)
+        deleted[name] = None
+        while len(deleted) > DELETED_MAX:
+            oldest = next(iter(deleted))
+            del deleted[oldest]
+            if self.documents[oldest].deleted:
+                del self.documents[oldest]
 
     def _on_broken(self, name: str) -> None:
         """The version here is not the one that the cluster has under its number: begin with this
@@ -201,22 +247,31 @@ class Feed:
 
     # Long values.
 
-    def _have_fetched(self, fetches: Sequence[Ready]) -> bool:
+    def _have_fetched(self, fetches: Sequence[tuple[int, Ready]]) -> bool:
         """Whether all these values are there; what is not is asked for."""
         complete = True
-        for change in fetches:
+        for number, change in fetches:
             shown = self.documents.get(change.name)
             document = self._shadows.get(change.name, shown)
-            version = 0 if document is None or document.deleted else document.version
-            if version >= change.version or change.id in self._fetched:
+            if number <= self.at or (document is not None and _has(document, number, change)):
                 continue
-            complete = False
+            if change.id in self._fetched:
+                continue
+            if complete:
+                complete = False
+                self._keep_fetched(fetches)
             if change.id not in self._fetching:
                 self._fetching[change.id] = None
-                mine = shown.content if shown is not None else None
-                content = Content.of(mine) if isinstance(mine, bytes) else mine
-                self._fetch(self, change, content)
+                self._fetch(self, change, shown.content if shown is not None else None)
         return complete
+
+    def _keep_fetched(self, fetches: Sequence[tuple[int, Ready]]) -> None:
+        """Of the values that were fetched, only these and those that held bursts name."""
+        if self._fetched:
+            named = {change.id for _, change in fetches}
+            for burst, _ in self.held.values():
+                named.update(change.id for _, change in ready(burst).fetches)
+            self._fetched = {id: one for id, one in self._fetched.items() if id in named}
 
     def on_fetched(self, change: Ready, content: Content | None) -> None:
         """A value is there, or cannot be had (None): then what names it is of no use."""
@@ -226,12 +281,19 @@ class Feed:
         else:
             self._counters["fetch-failed"] += 1
             for burst, _ in list(self.held.values()):
-                if any(change.id == one.id for one in ready(burst).fetches):
+                if any(change.id == one.id for _, one in ready(burst).fetches):
                     del self.held[burst.id]
             self.known_step = max(self.known_step, self.at + 1)
-        self._drain()
-        if not self._fetching and not self.held:
-            self._fetched.clear()
+        if not self._fetching:
+            self._drain()
+
+    def in_use(self, name: str) -> Document | None:
+        """The newest version, unless the application refuses it and has accepted one before."""
+        newest = self.documents.get(name)
+        refusal = self.refusals.get(name)
+        if refusal is None or newest is None or newest.version > refusal.version:
+            return newest
+        return refusal.instead
 
     def updates(self) -> list[Update]:
         """What is here, as changes in the order of their steps."""
@@ -241,10 +303,32 @@ class Feed:
             for one in sorted(shown, key=lambda one: (one.step, one.name))
         ]
 
+    def end(self) -> None:
+        """Nobody follows it any more; what is being fetched may still come."""
+        self.hear = self.keep = None
+        self.held.clear()
+
     # Snapshots.
 
-    def restore(self, at: int, documents: dict[str, Document]) -> None:
+    def restore(
+        self, at: int, documents: dict[str, Document], refusals: dict[str, Refusal]
+    ) -> None:
         """Begin with what an earlier life had."""
         assert not self.at, "a feed is restored before it takes anything"
         self.at = at
         self.documents = documents
+        self.refusals = {
+            name: one for name, one in refusals.items() if self._is_newest(name, one.version)
+        }
+        deleted = [one for one in documents.values() if one.deleted]
+        for one in sorted(deleted, key=lambda one: one.step):
+            self._note_deleted(one.name)
+
+    def _is_newest(self, name: str, version: int) -> bool:
+        document = self.documents.get(name)
+        return document is not None and document.version == version
+
+
+def _has(document: Document, number: int, change: Ready) -> bool:
+    """Whether it is what a change of this step makes, or later."""
+    return number <= document.step or (change.version <= document.version and not document.deleted)

@@ -2,12 +2,17 @@
 
 The list of chunks of that very version is read first, then the missing ones, neighbours together,
 a few reads at a time. What comes is verified against the content digest that the primary signed.
+
+However many values a container lacks, a few are on their way at a time. When one of a feed cannot
+be had, those of that feed that have not begun are given up with it: a burst that names other
+versions is due.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from swell.client.session_pending import Answer, Done
@@ -15,11 +20,19 @@ from swell.config import requests
 from swell.config.content import ChunkId, Content, assembled, missing
 from swell.config.operations import PIECE_BYTES_MAX
 from swell.container.changes import Ready
+from swell.container.feed import Feed
 from swell.errors import SwellError, WireError
 from swell.store.request import Request
 from swell.world import World
 
 READS_MAX = 4
+"""At a time, of one value."""
+
+FETCHES_MAX = 8
+"""Values on their way at a time; all others wait."""
+
+FETCH_S = 30.0
+"""Deadline of one read."""
 
 Call = Callable[[Request, Done], None]
 """Asks the cluster about configurations."""
@@ -36,6 +49,61 @@ class Range(NamedTuple):
         return sum(chunk.length for chunk in self.chunks)
 
 
+class _Wanted(NamedTuple):
+    feed: Feed
+    change: Ready
+    mine: bytes | Content | None
+
+
+class Fetches:
+    """All values on their way to one container; `done(feed)` when something has come of one."""
+
+    def __init__(
+        self,
+        world: World,
+        call: Callable[[Request, float, Done], None],
+        counters: Counter[str],
+        done: Callable[[Feed], None],
+    ) -> None:
+        self._world = world
+        self._call = call
+        self._counters = counters
+        self._done = done
+        self._open = 0
+        self._waiting: deque[_Wanted] = deque()
+
+    def fetch(self, feed: Feed, change: Ready, mine: bytes | Content | None) -> None:
+        """Get a value; `feed.on_fetched` hears of it."""
+        self._waiting.append(_Wanted(feed, change, mine))
+        self._start()
+
+    def forget(self, feed: Feed) -> list[Ready]:
+        """Nothing more is begun of what a feed wants; what that was."""
+        given_up = [one.change for one in self._waiting if one.feed is feed]
+        self._waiting = deque(one for one in self._waiting if one.feed is not feed)
+        return given_up
+
+    def _start(self) -> None:
+        while self._waiting and self._open < FETCHES_MAX:
+            self._open += 1
+            self._counters["fetches"] += 1
+            feed, change, mine = self._waiting.popleft()
+            done = partial(self._on_done, feed, change)
+            Fetch(self._world, self._ask, feed.application, change, mine, done).start()
+
+    def _ask(self, request: Request, done: Done) -> None:
+        self._call(request, FETCH_S, done)
+
+    def _on_done(self, feed: Feed, change: Ready, content: Content | None) -> None:
+        self._open -= 1
+        if content is None:
+            for other in self.forget(feed):
+                feed.on_fetched(other, None)
+        feed.on_fetched(change, content)
+        self._start()
+        self._done(feed)
+
+
 class Fetch:
     """One value on its way; `done` gets it, or None if it cannot be had."""
 
@@ -45,14 +113,14 @@ class Fetch:
         call: Call,
         application: str,
         change: Ready,
-        mine: Content | None,
+        mine: bytes | Content | None,
         done: Callable[[Content | None], None],
     ) -> None:
         self._world = world
         self._call = call
         self._application = application
         self._change = change
-        self._mine = mine
+        self._mine = Content.of(mine) if isinstance(mine, bytes) else mine
         self._done: Callable[[Content | None], None] | None = done
         self._chunks: list[ChunkId] = []
         self._ranges: deque[Range] = deque()

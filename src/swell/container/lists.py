@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import NamedTuple
 
-from swell.config.messages import DestinationList
+from swell.config.messages import LISTS_MAX, DestinationList
 from swell.overlay.sessions import Session
 from swell.world import Address
 
-LISTS_MAX = 256
+ENTRIES_MAX = 16_384
+"""In all lists that are kept."""
+
 ASKERS_MAX = 64
 
 
@@ -22,6 +24,8 @@ class KnownList(NamedTuple):
     """A list with what is looked up in it for every burst."""
 
     message: DestinationList
+    signature: bytes
+    """Of the node that made it; empty if it need not be passed on."""
     entries: list[Destination]
     places: dict[Address, int]
     below: dict[bytes, int]
@@ -33,6 +37,7 @@ class ListCache:
 
     def __init__(self, counters: Counter[str]) -> None:
         self._lists: OrderedDict[bytes, KnownList] = OrderedDict()
+        self._entries = 0
         self._askers: OrderedDict[bytes, list[Session]] = OrderedDict()
         self._counters = counters
 
@@ -48,21 +53,20 @@ class ListCache:
     def known(self, digest: bytes) -> KnownList:
         return self._lists[digest]
 
-    def message(self, digest: bytes) -> DestinationList | None:
-        known = self.get(digest)
-        return None if known is None else known.message
-
-    def put(self, digest: bytes, message: DestinationList) -> None:
+    def put(self, digest: bytes, message: DestinationList, signature: bytes) -> None:
         entries = [Destination(Address(e.host, e.port), e.below) for e in message.entries]
+        before = self._lists.pop(digest, None)
         self._lists[digest] = KnownList(
             message,
+            signature or (before.signature if before is not None else b""),
             entries,
             {entry.address: place for place, entry in enumerate(entries, 1)},
             {entry.below: place for place, entry in enumerate(entries, 1) if entry.below},
         )
-        self._lists.move_to_end(digest)
-        if len(self._lists) > LISTS_MAX:
-            self._lists.popitem(last=False)
+        self._entries += 0 if before is not None else len(entries)
+        while len(self._lists) > LISTS_MAX or self._entries > ENTRIES_MAX:
+            _, oldest = self._lists.popitem(last=False)
+            self._entries -= len(oldest.entries)
             self._counters["lists-full"] += 1
 
     def note_asker(self, digest: bytes, session: Session) -> None:

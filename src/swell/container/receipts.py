@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from swell.config.bursts import Burst
 from swell.config.messages import Level, Rejected
 from swell.config.proofs import proof
-from swell.container.documents import Update
+from swell.container.documents import Document, Refusal, Update
 from swell.container.feed import Feed
 
 WAITING_MAX = 256
@@ -53,14 +53,24 @@ class _Unjudged(NamedTuple):
     step: int
     name: str
     version: int
+    document: Document
+
+
+class _Refused(NamedTuple):
+    """What the application refuses at present. `floor`: up to this step nothing of the name was
+    refused, however many versions were since."""
+
+    version: int
+    floor: int
+    message: Rejected
 
 
 class Receipts:
     """Of one feed. `automatic`: what is here counts as applied."""
 
     __slots__ = (
-        "_counters", "_judged", "_refused", "_rejected", "_unjudged", "_waiting", "applied",
-        "automatic", "durable", "feed",
+        "_accepted", "_counters", "_judged", "_refused", "_rejected", "_unjudged", "_waiting",
+        "applied", "automatic", "durable", "feed",
     )  # fmt: skip
 
     def __init__(self, feed: Feed, automatic: bool, counters: Counter[str]) -> None:
@@ -68,11 +78,14 @@ class Receipts:
         self.automatic = automatic
         self.durable = feed.at
         self.applied = feed.at
-        self._rejected: dict[str, tuple[int, Rejected]] = {}
-        """What the application refuses at present, by name, with its version."""
+        self._rejected: dict[str, _Refused] = {}
+        """By name."""
+        self._accepted: dict[str, Document] = {}
+        """The last version of each name that the application has applied, unless a deletion."""
         self._waiting: deque[_Waiting] = deque()
         self._unjudged: deque[_Unjudged] = deque()
         self._judged: dict[str, int] = {}
+        """The last judged version of names; forgotten when nothing waits to be judged."""
         self._refused: dict[int, None] = {}
         """Steps of which something was refused, or never judged."""
         self._counters = counters
@@ -112,12 +125,14 @@ class Receipts:
             self.applied = feed.at
             return
         for one in feed.updates():
-            self._unjudged.append(_Unjudged(0, one.step, one.name, one.version))
+            self._unjudged.append(_Unjudged(0, one.step, one.name, one.version, one.document))
+        for name, refusal in feed.refusals.items():
+            self._accepted[name] = refusal.instead
 
     @property
     def claim(self) -> int:
-        """The last step up to which the application refuses nothing at present."""
-        return min([self.applied, *(one.step - 1 for _, one in self._rejected.values())])
+        """A step up to which everything was applied, and nothing is refused at present."""
+        return min([self.applied, *(one.floor for one in self._rejected.values())])
 
     def _advance(self) -> None:
         unjudged = self._unjudged
@@ -138,32 +153,67 @@ class Receipts:
 
     def on_update(self, update: Update) -> None:
         """The application is about to hear of a change and will judge it."""
-        name = update.name
-        if self._judged.get(name, 0) >= update.version:
-            del self._judged[name]  # created anew, with versions of its own
-        self._unjudged.append(_Unjudged(self.feed.at, update.step, name, update.version))
+        name, version, document = update.name, update.version, update.document
+        if self._last_judged(name) >= version:
+            # Created anew, with versions of its own, or gone without one.
+            for known in (self._judged, self._accepted, self._rejected, self.feed.refusals):
+                known.pop(name, None)
+        self._unjudged.append(_Unjudged(self.feed.at, update.step, name, version, document))
         if len(self._unjudged) > UNJUDGED_MAX:
             self._refuse(self._unjudged.popleft().step)
             self._counters["unjudged"] += 1
 
+    def _last_judged(self, name: str) -> int:
+        last = self._judged.get(name, 0)
+        for known in (self._accepted, self._rejected, self.feed.refusals):
+            one = known.get(name)
+            if one is not None and one.version > last:
+                last = one.version
+        return last
+
     def accept(self, name: str, version: int) -> None:
         """The application has applied a version, and with it those before."""
-        if name in self._rejected and version > self._rejected[name][0]:
-            del self._rejected[name]
+        refused = self._rejected.get(name)
+        if refused is None or version > refused.version:
+            self._rejected.pop(name, None)
+            self.feed.refusals.pop(name, None)
+            self._note_accepted(name, version)
         self._judge(name, version)
+
+    def _note_accepted(self, name: str, version: int) -> None:
+        document = self.feed.documents.get(name)
+        if document is None or document.version != version:
+            waiting = (one for one in self._unjudged if (one.name, one.version) == (name, version))
+            found = next(waiting, None)
+            document = None if found is None else found.document
+        accepted = self._accepted.get(name)
+        if document is None or (accepted is not None and accepted.version >= version):
+            return
+        if document.deleted:
+            self._accepted.pop(name, None)
+        else:
+            self._accepted[name] = document
 
     def reject(self, name: str, version: int, reason: str) -> Rejected | None:
         """The application refuses a version; None if it was judged already."""
         found = (one for one in self._unjudged if (one.name, one.version) == (name, version))
-        step = next((one.step for one in found), None)
-        if step is None or self._judged.get(name, 0) >= version:
+        one = next(found, None)
+        if one is None or self._judged.get(name, 0) >= version:
             self._counters["late-judgement"] += 1
             return None
-        self._refuse(step)
-        rejected = Rejected(*self.feed.key, step, name, reason[:REASON_LENGTH_MAX])
-        self._rejected[name] = version, rejected
+        self._refuse(one.step)
+        accepted, said = self._accepted.get(name), reason[:REASON_LENGTH_MAX]
+        uses = 0 if accepted is None else accepted.version
+        rejected = Rejected(*self.feed.key, one.step, name, said, uses)
+        if accepted is not None:
+            self.feed.refusals[name] = Refusal(version, accepted)
+        before = self._rejected.pop(name, None)
+        floor = one.floor if before is None else min(one.floor, before.floor)
+        self._rejected[name] = _Refused(version, floor, rejected)
         if len(self._rejected) > REFUSED_MAX:
-            del self._rejected[next(iter(self._rejected))]
+            oldest = next(iter(self._rejected))
+            del self._rejected[oldest]
+            self.feed.refusals.pop(oldest, None)
         self._judge(name, version)
         return rejected
 
@@ -178,8 +228,13 @@ class Receipts:
         unjudged, judged = self._unjudged, self._judged
         while unjudged and judged.get(unjudged[0].name, 0) >= unjudged[0].version:
             unjudged.popleft()
+        if not unjudged:
+            judged.clear()
+        elif len(judged) > UNJUDGED_MAX:
+            names = {one.name for one in unjudged}
+            self._judged = {name: last for name, last in judged.items() if name in names}
         self._advance()
 
     def rejections(self) -> list[Rejected]:
         """What is refused at present: a new primary has not heard of it."""
-        return [rejected for _, rejected in self._rejected.values()]
+        return [one.message for one in self._rejected.values()]

@@ -2,17 +2,17 @@
 
 It computes nothing beyond that (RIP-8): the burst's bytes go out as they came, in a frame that is
 built once. Lists travel as digests and are kept (RIP-9); a list that is missing is asked of
-whoever sent the burst, which waits, bounded in time and bytes. Ripple 3.4, 4.3.
+whoever sent the burst, which waits, bounded in time and bytes. A sibling's list counts only with
+the signature of a node. Ripple 3.4, 4.3.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from swell.config.bursts import Burst
 from swell.config.messages import (
-    DestinationList,
     Level,
     ListRequest,
     Lists,
@@ -106,6 +106,8 @@ class Relay:
         self.load = load
         self._wait_s = receipt_wait_s
         self._counters = counters
+        self.is_signed: Callable[[bytes, bytes], bool] = lambda digest, signature: False
+        """Whether a node has signed the list with a digest."""
         self._bugs = bugs
         self.lists = ListCache(counters)
         self.children = Children(world, sessions, counters, self.on_child_lost)
@@ -222,26 +224,42 @@ class Relay:
             branch.settle(*branch.own)
 
     def on_lists(self, session: Session, message: Lists) -> None:
-        for one in message.lists:
+        """From a node, or from the relay that this container has asked, with a node's signature."""
+        signatures = message.signatures + (b"",) * (len(message.lists) - len(message.signatures))
+        for one, signature in zip(message.lists, signatures, strict=False):
             digest = one.digest()
-            self.lists.put(digest, one)
+            if session.kind == LinkKind.RELAY and not self._is_good(session, digest, signature):
+                self._counters["list-refused"] += 1
+                continue
+            self.lists.put(digest, one, signature)
             for asker in self.lists.askers(digest):
                 if asker.open:
-                    asker.send(Lists((one,)))
-            for branch in list(self._branches.values()):
-                if branch.digest == digest and branch.timer is not None:
-                    data = branch.data
-                    self._unpark(branch)
-                    self._forward(branch, self.lists.known(digest), data, branch.own)
+                    asker.send(Lists((one,), (signature,)))
+            for branch in self._waiting_for(digest):
+                data = branch.data
+                self._unpark(branch)
+                self._forward(branch, self.lists.known(digest), data, branch.own)
+
+    def _waiting_for(self, digest: bytes) -> list[Branch]:
+        return [
+            branch
+            for branch in self._branches.values()
+            if branch.digest == digest and branch.timer is not None
+        ]
+
+    def _is_good(self, session: Session, digest: bytes, signature: bytes) -> bool:
+        """Whether a sibling was asked for this list, and a node has signed it."""
+        asked = any(branch.upstream is session for branch in self._waiting_for(digest))
+        return asked and self.is_signed(digest, signature)
 
     def on_list_request(self, session: Session, request: ListRequest) -> None:
         """A relay below misses its list: it is here, or whoever made this container relay to it
         has it."""
         if not session.link.dialed:
             return
-        found: list[DestinationList] = []
+        found: list[KnownList] = []
         for digest in request.digests:
-            one = self.lists.message(digest)
+            one = self.lists.get(digest)
             if one is not None:
                 found.append(one)
                 continue
@@ -251,7 +269,8 @@ class Relay:
                 self.lists.note_asker(digest, session)
                 branch.upstream.send(ListRequest((digest,)))
         if found:
-            session.send(Lists(tuple(found)))
+            lists = tuple(one.message for one in found)
+            session.send(Lists(lists, tuple(one.signature for one in found)))
 
     # Receipts.
 
@@ -263,7 +282,7 @@ class Relay:
             return
         receipt: Receipt = codec.decode(frame)
         if receipt.list:
-            self._on_relays_receipt(receipt, frame)
+            self._on_relays_receipt(child, receipt, frame)
             return
         found = False
         for branch in self._by_burst.get(receipt.burst, ()):
@@ -277,17 +296,19 @@ class Relay:
         if not found:
             self._counters["stray-receipt"] += 1
 
-    def _on_relays_receipt(self, receipt: Receipt, frame: bytes) -> None:
-        """A relay below speaks for its list. Said of all, it counts for its place here; else, or
-        if scores ride on it, it goes up as it is."""
+    def _on_relays_receipt(self, child: Child, receipt: Receipt, frame: bytes) -> None:
+        """A relay below speaks for its list, and for no other. Said of all, it counts for its place
+        here; else, or if scores ride on it, it goes up as it is."""
         whole = not receipt.missing and not receipt.only
         for branch in self._by_burst.get(receipt.burst, ()):
             aggregate, known = branch.aggregate, branch.known
-            if aggregate is None or known is None or receipt.list not in known.below:
+            if aggregate is None or known is None:
+                continue
+            place = branch.place_of(child)
+            if not place or known.below.get(receipt.list) != place:
                 continue
             if (receipt.scores or not whole) and branch.upstream.open:
                 branch.upstream.link.send(frame)
-            place = known.below[receipt.list]
             if whole:
                 aggregate.settle(place, receipt.level, receipt.proof)
             else:

@@ -13,16 +13,14 @@ from functools import partial
 from swell.client.session_pending import Done
 from swell.client.store_session import Notice, StoreSession
 from swell.config.bursts import feed_of
-from swell.config.content import Content
 from swell.config.messages import DELIVER, Complaint, Receipt, Subscribe, read_deliver
 from swell.config.operations import CONFIG_SERVICE
 from swell.container.attaching import Attaching
 from swell.container.attachment import Attachment
-from swell.container.changes import Ready
 from swell.container.documents import Document, Update
 from swell.container.durability import Durability
 from swell.container.feed import Feed
-from swell.container.fetching import Fetch
+from swell.container.fetching import Fetches
 from swell.container.load import Load
 from swell.container.receipts import Receipts, Target
 from swell.container.relay import Relay
@@ -34,9 +32,6 @@ from swell.overlay.sessions import Session
 from swell.settings import ConfigSettings
 from swell.store.request import Request
 from swell.world import Address, Link, World
-
-FETCH_S = 30.0
-"""Deadline of one read of a long value."""
 
 
 class _Direct:
@@ -108,7 +103,9 @@ class ContainerSession:
                 world, cluster, owner, site, sessions, self._keys, self.counters,
                 self.relay.on_upstream_lost,
             )  # fmt: skip
+            self.relay.is_signed = self.siblings.is_signed
         self.attaching = Attaching(self)
+        self._fetches = Fetches(world, self.call, self.counters, self._on_fetched)
         self._by_application: dict[str, list[Feed]] = {}
         self._on_ready: list[Callable[[], None]] = []
         sessions.handle_frames(DELIVER, self.on_deliver, (LinkKind.CLIENT, LinkKind.RELAY))
@@ -135,7 +132,12 @@ class ContainerSession:
         says of every change whether it is `applied` or `rejected`."""
         wanted = tuple(sorted(set(interest)))
         feed = Feed(
-            application, wanted, self.settings.hold_bursts, self._fetch, self.counters, self._bugs
+            application,
+            wanted,
+            self.settings.hold_bursts,
+            self._fetches.fetch,
+            self.counters,
+            self._bugs,
         )
         known = self.attaching.all.get(feed.key)
         if known is not None:
@@ -158,13 +160,15 @@ class ContainerSession:
         if attachment is not None:
             self.attaching.remove(attachment)
             self._by_application[feed.application].remove(feed)
+            self._fetches.forget(feed)
+            feed.end()
             if self.snapshot is not None:
                 self.snapshot.end(feed)
 
     def document(self, application: str, name: str) -> Document | None:
-        """The version that is here, by any feed; None if there is none."""
+        """The version that is in use here, by any feed; None if there is none."""
         for feed in self._by_application.get(application, ()):
-            document = feed.documents.get(name)
+            document = feed.in_use(name)
             if document is not None and not document.deleted:
                 return document
         return None
@@ -181,9 +185,11 @@ class ContainerSession:
         if attachment is None or attachment.receipts.automatic:
             return
         rejected = attachment.receipts.reject(name, version, reason)
-        session = self.attaching.session_of(attachment)
-        if rejected is not None and session is not None and session.open:
-            session.send(rejected)
+        if rejected is None:
+            return
+        self.attaching.send(attachment, rejected)
+        if self.snapshot is not None:
+            self.snapshot.keep_refusal(feed, name)
 
     def call(self, request: Request, deadline_s: float, done: Done) -> None:
         """Ask the cluster about configurations (`swell.config.requests`)."""
@@ -209,7 +215,7 @@ class ContainerSession:
         if snapshot is not None:
             found = snapshot.feeds.get(feed.key)
             if found is not None:
-                feed.restore(found.at, found.documents)
+                feed.restore(found.at, found.documents, found.refusals)
                 receipts.restored()
             snapshot.begin(feed)
             feed.keep = snapshot.keep
@@ -231,19 +237,12 @@ class ContainerSession:
             action()
         self._on_ready.clear()
 
-    def _fetch(self, feed: Feed, change: Ready, mine: Content | None) -> None:
-        self.counters["fetches"] += 1
-
-        def call(request: Request, done: Done) -> None:
-            self.call(request, FETCH_S, done)
-
-        def on_fetched(content: Content | None) -> None:
-            feed.on_fetched(change, content)
-            attachment = self.attaching.all.get(feed.key)
-            if attachment is not None:
-                self._on_progress(attachment)
-
-        Fetch(self.world, call, feed.application, change, mine, on_fetched).start()
+    def _on_fetched(self, feed: Feed) -> None:
+        attachment = self.attaching.all.get(feed.key)
+        if attachment is None or attachment.feed is not feed:
+            return
+        if feed.at > attachment.receipts.durable or not feed.fetching:
+            self._on_progress(attachment)
 
     # Bursts.
 
@@ -268,7 +267,7 @@ class ContainerSession:
             verify = "no-signature-check" not in self._bugs
             burst, credentials = attachment.open(data, self._cluster, verify)
         except WireError as error:
-            self._on_bad_burst(attachment, relay, error)
+            self._on_bad_burst(attachment, session, relay, error)
             return
         target: Target
         if digest:
@@ -298,15 +297,19 @@ class ContainerSession:
         self._durability.note(attachment.receipts)
         self.on_served(attachment)
 
-    def _on_bad_burst(self, attachment: Attachment, relay: str, error: WireError) -> None:
-        """Nothing of it is used. Whoever brought it is reported, once it is certain that the node
-        that may have signed it is not just about to be known here."""
+    def _on_bad_burst(
+        self, attachment: Attachment, session: Session, relay: str, error: WireError
+    ) -> None:
+        """Nothing of it is used. Whoever brought it is reported, and its link ended, once it is
+        certain that the node that may have signed it is not just about to be known here."""
         self.counters[error.reason] += 1
-        up = self.attaching.session_of(attachment)
         certain = self.world.now() - attachment.served_at > self.settings.receipt_wait_s
-        if relay and up is not None and certain:
+        if not relay or not certain or self.siblings is None:
+            return
+        complaint = Complaint(attachment.feed.application, relay, error.reason)
+        if self.attaching.send(attachment, complaint):
             self.counters["complaints"] += 1
-            up.send(Complaint(attachment.feed.application, relay, error.reason))
+            self.siblings.refuse(session, error.reason)
 
     def _keys(self) -> Iterator[bytes]:
         """Of all nodes that serve this container, or did lately."""

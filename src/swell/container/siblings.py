@@ -1,7 +1,8 @@
 """Links that siblings have dialled: who may bring bursts here (RIP-12).
 
 A relay shows its pass first: signed by a node that serves this container, of the same application
-and site, not expired. Anything else ends the link.
+and site, not expired, and given to the very certificate that the link shows, where links show
+one. Anything else ends the link.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from swell.config.messages import Introduce
-from swell.config.proofs import Pass, read_pass
+from swell.config.proofs import Pass, is_list_signed, read_pass
 from swell.errors import WireError
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind, Refused
@@ -69,6 +70,9 @@ class Siblings:
             return "site"
         if shown.expires_s * 1_000_000 <= self._world.wall_us():
             return "expired"
+        identity = session.link.peer
+        if identity and shown.holder != identity:
+            return "holder"
         self._passes[session] = shown
         return ""
 
@@ -79,6 +83,11 @@ class Siblings:
             except WireError:
                 continue
         return None
+
+    def is_signed(self, digest: bytes, signature: bytes) -> bool:
+        """Whether a node has made this list for containers like this one."""
+        about = self._cluster, self._owner, self._site, digest
+        return any(is_list_signed(signature, key, *about) for key in self._keys())
 
     def refuse(self, session: Session, reason: str) -> None:
         """End a link that breaks the rules."""

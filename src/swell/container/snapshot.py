@@ -1,9 +1,11 @@
 """What a container had, on its disk: it starts with that, whether or not a server answers.
 
 A file of records: the documents at some step, then the bursts that were applied behind it, as they
-came. An edit costs its own bytes. A value that was fetched is written by its chunks, those that the
+came. An edit costs its own bytes. Where the application refuses a version, the one it goes on with
+is there too: in its next life it is asked about the newest version once more, and uses the other
+one until it has answered. A value that was fetched is written by its chunks, those that the
 file has not got. When the file has grown to a multiple of what it was when it was last written
-whole, it is written anew, in pieces, beside the old one, which goes on meanwhile.
+whole, it is written anew (`swell.container.rewriting`).
 
 Invariants: `sync` calls back when everything that was kept before it is durable; many calls share
 one sync. A damaged file is not used at all. A disk that fails is not used any more, and what is on
@@ -13,15 +15,17 @@ it is emptied if possible: it would be older than what was acknowledged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from swell.config.bursts import Burst, read_burst
 from swell.config.content import Content
-from swell.container.changes import FETCH
-from swell.container.documents import Document
+from swell.config.versions import NO_VERSION
+from swell.container.changes import FETCH, GONE
+from swell.container.documents import Document, Refusal
 from swell.container.feed import Feed
+from swell.container.rewriting import NEW, Rewriting, State
 from swell.container.snapshot_file import (
     DocumentRecord,
     FeedRecord,
@@ -39,16 +43,13 @@ from swell.errors import WireError
 from swell.world import DiskError, World
 
 FILE = "container.snapshot"
-NEW = "container.snapshot.new"
 
 READ_BYTES = 1024 * 1024
-WRITE_BYTES = 1024 * 1024
-"""A file is read and written anew in pieces of this size."""
+"""A file is read in pieces of this size."""
 
 GROWTH = 4
 REWRITE_BYTES_MIN = 256 * 1024
-TAIL_BYTES_MAX = 64 * 1024 * 1024
-"""What may be kept while a file is written anew; beyond, that is given up."""
+"""A file is written anew when it is so many times as long as it was, and has this length."""
 
 Key = tuple[str, bytes]
 Done = Callable[[], None]
@@ -75,11 +76,7 @@ class Snapshot:
         """The step that the file is at, per feed."""
         self._waiting: list[Done] = []
         self._syncing = False
-        self._rewriting: Iterator[bytes] | None = None
-        self._new_size = 0
-        self._new_chunks: dict[bytes, None] = {}
-        self._tail: list[bytes] = []
-        self._tail_bytes = 0
+        self._rewriting: Rewriting | None = None
 
     # Opening.
 
@@ -153,12 +150,16 @@ class Snapshot:
         if one.kind == Kind.FEED:
             kept = decode_feed(one.body)
             feed = Feed(kept.application, kept.interest, 1, _nothing, Counter())
-            feed.restore(kept.at, {})
+            feed.restore(kept.at, {}, {})
             self.feeds[feed.key] = feed
-        elif one.kind == Kind.DOCUMENT:
+        elif one.kind in (Kind.DOCUMENT, Kind.REFUSAL):
             document = decode_document(one.body)
             feed = self.feeds[document.application, document.interest]
-            feed.documents[document.name] = _document(document, chunks)
+            made = _document(document, chunks)
+            if one.kind == Kind.DOCUMENT:
+                feed.documents[document.name] = made
+            else:
+                feed.refusals[document.name] = Refusal(document.refused, made)
         elif one.kind == Kind.CHUNK:
             chunks[one.body[:20]] = one.body[20:]
         else:
@@ -187,34 +188,52 @@ class Snapshot:
         self._kept[feed.key] = max(known, burst.upto)
         # What the burst does not tell, and what was mended before the step the file is at.
         apart = [
-            feed.documents[change.name]
+            feed.documents.get(change.name) or _forgotten(change.name, burst.upto)
             for step in burst.steps
             for change in step.changes
-            if change.kind == FETCH or step.number <= known
+            if change.kind == FETCH or (step.number <= known and change.kind != GONE)
         ]
-        for one in document_records(feed.key, apart, self._chunks) if apart else ():
-            self._append(one)
+        if burst.after < known:
+            ends = {step.number for step in burst.steps if step.number <= known}
+            apart += [one for one in feed.documents.values() if one.deleted and one.step in ends]
+        if apart:
+            self._keep_documents(feed.key, apart)
         self._append(record(Kind.BURST, data))
+
+    def keep_refusal(self, feed: Feed, name: str) -> None:
+        """The application does not use a version; it is not durable at once."""
+        refusal = feed.refusals.get(name)
+        if refusal is not None:
+            self._keep_documents(feed.key, (refusal.instead,), refusal.version)
+
+    def _keep_documents(self, key: Key, documents: Sequence[Document], refused: int = 0) -> None:
+        for one in document_records(key, documents, self._chunks, refused):
+            self._write(one)
+        if self._rewriting is not None:
+            self._rewriting.add_documents(key, documents, refused)
 
     def kept_step(self, feed: Feed) -> int:
         """The step that its file will be at with the next sync."""
         return self._kept.get(feed.key, 0)
 
     def _append(self, data: bytes) -> None:
-        if self.failed:
-            return
-        self._disk.append(FILE, data)
-        self._size += len(data)
+        self._write(data)
         if self._rewriting is not None:
-            self._tail.append(data)
-            self._tail_bytes += len(data)
-            if self._tail_bytes > TAIL_BYTES_MAX:
-                self._abandon()
+            self._rewriting.add(data)
+
+    def _write(self, data: bytes) -> None:
+        if not self.failed:
+            self._disk.append(FILE, data)
+            self._size += len(data)
 
     def sync(self, done: Done) -> None:
         """`done` when everything kept so far outlives a crash."""
         self._waiting.append(done)
-        if not self._syncing:
+        self._sync_next()
+
+    def _sync_next(self) -> None:
+        closing = self._rewriting is not None and self._rewriting.closing
+        if self._waiting and not self._syncing and not closing:
             self._sync()
 
     def _sync(self) -> None:
@@ -232,8 +251,7 @@ class Snapshot:
                 self._fail(error)
             for done in waiting:
                 done()
-            if self._waiting and not self._syncing:
-                self._sync()
+            self._sync_next()
             if self._size > self._rewrite_at and self._rewriting is None and not self.failed:
                 self._rewrite()
 
@@ -242,7 +260,9 @@ class Snapshot:
     def _fail(self, error: DiskError) -> None:
         self._counters["snapshot-failed"] += 1
         self.failed = True
-        self._abandon()
+        if self._rewriting is not None:
+            self._rewriting.stop()
+            self._rewriting = None
         if FILE in self._disk.list():
             self._disk.truncate(FILE, 0, lambda _: None)
 
@@ -251,66 +271,33 @@ class Snapshot:
     def _rewrite(self) -> None:
         """Write what is here now beside the file; what is kept meanwhile follows."""
         self._counters["snapshot-rewritten"] += 1
-        self._new_size = 0
-        self._new_chunks = {}
-        states = [(feed, feed.at, list(feed.documents.values())) for feed in self.feeds.values()]
-        self._rewriting = self._whole(states)
-        if self._disk.list().get(NEW):
-            self._disk.truncate(NEW, 0, self._on_written)
+        states = [
+            State(
+                feed.key, _feed_record(feed), [*feed.documents.values()], [*feed.refusals.values()]
+            )
+            for feed in self.feeds.values()
+        ]
+        self._rewriting = Rewriting(self._world, states, self._on_rewritten)
+        self._rewriting.start()
+
+    def _on_rewritten(self, good: bool) -> None:
+        """Everything but its tail is in the new file, and durable there; or it is not."""
+        rewriting, self._rewriting = self._rewriting, None
+        assert rewriting is not None
+        if good:
+            self._size, self._chunks = rewriting.size, rewriting.chunks
+            self._rewrite_at = max(REWRITE_BYTES_MIN, GROWTH * self._size)
+            self._disk.replace(NEW, FILE, self._on_replaced)
+            for data in rewriting.tail:
+                self._write(data)
         else:
-            self._write_on()
-
-    def _whole(self, states: Iterable[tuple[Feed, int, list[Document]]]) -> Iterator[bytes]:
-        for feed, at, documents in states:
-            yield record(Kind.FEED, encode(FeedRecord(feed.application, feed.interest, at)))
-            yield from document_records(feed.key, documents, self._new_chunks)
-
-    def _write_on(self) -> None:
-        """The next piece; when there is none, what was kept meanwhile; then the new file counts."""
-        if self._rewriting is None:
-            return
-        size = 0
-        for piece in self._rewriting:
-            self._disk.append(NEW, piece)
-            size += len(piece)
-            if size >= WRITE_BYTES:
-                break
-        else:
-            tail, self._tail, self._tail_bytes = self._tail, [], 0
-            for piece in tail:
-                self._disk.append(NEW, piece)
-                size += len(piece)
-            if not size:
-                self._replace()
-                return
-        self._new_size += size
-        self._disk.sync(NEW, self._on_written)
-
-    def _on_written(self, error: DiskError | None) -> None:
-        if error is not None:
             self._counters["snapshot-rewrite-failed"] += 1
             self._rewrite_at = self._size * 2
-            self._abandon()
-        elif not self.failed:
-            self._write_on()
+        self._sync_next()
 
-    def _replace(self) -> None:
-        """Everything kept is in the new file, and durable there."""
-        self._rewriting = None
-        self._size = self._new_size
-        self._chunks = self._new_chunks
-        self._rewrite_at = max(REWRITE_BYTES_MIN, GROWTH * self._size)
-
-        def on_replaced(error: DiskError | None) -> None:
-            if error is not None:
-                self._fail(error)
-
-        self._disk.replace(NEW, FILE, on_replaced)
-
-    def _abandon(self) -> None:
-        self._rewriting = None
-        self._tail.clear()
-        self._tail_bytes = 0
+    def _on_replaced(self, error: DiskError | None) -> None:
+        if error is not None:
+            self._fail(error)
 
 
 def _feed_record(feed: Feed) -> FeedRecord:
@@ -322,3 +309,8 @@ def _document(kept: DocumentRecord, chunks: dict[bytes, bytes]) -> Document:
     if kept.chunks:
         content = Content.from_chunks([chunks[digest] for digest in kept.chunks])
     return Document(kept.name, kept.version, kept.id, kept.step, content, kept.deleted)
+
+
+def _forgotten(name: str, step: int) -> Document:
+    """What a name is in the file that was deleted, and forgotten, by the same burst."""
+    return Document(name, 0, NO_VERSION, step, b"", True)

@@ -33,6 +33,8 @@ class Kind(IntEnum):
     DOCUMENT = 2
     CHUNK = 3
     BURST = 4
+    REFUSAL = 5
+    """A document that is used instead of a later one."""
 
 
 class FeedRecord(Message, frozen=True):
@@ -55,6 +57,8 @@ class DocumentRecord(Message, frozen=True):
     deleted: bool
     data: bytes
     chunks: tuple[bytes, ...] = ()
+    refused: int = 0
+    """Of a refusal: the version that is not used."""
 
 
 class Record(NamedTuple):
@@ -112,9 +116,13 @@ def _any_behind(data: bytes, at: int) -> bool:
 
 
 def document_records(
-    key: tuple[str, bytes], documents: Iterable[Document], chunks: dict[bytes, None]
+    key: tuple[str, bytes],
+    documents: Iterable[Document],
+    chunks: dict[bytes, None],
+    refused: int = 0,
 ) -> Iterator[bytes]:
-    """The records of documents; `chunks` are those the file has, and are added to."""
+    """The records of documents; `chunks` are those the file has, and are added to. `refused`: the
+    later version in whose place they are used."""
     for one in documents:
         digests: list[bytes] = []
         data = one.content if isinstance(one.content, bytes) else b""
@@ -125,6 +133,7 @@ def document_records(
                     yield record(Kind.CHUNK, digest + leaf.data)
             digests = [chunk.digest for chunk in one.content.chunk_ids()]
         made = DocumentRecord(
-            *key, one.name, one.version, one.id, one.step, one.deleted, data, tuple(digests)
-        )
-        yield record(Kind.DOCUMENT, encode(made))
+            *key, one.name, one.version, one.id, one.step, one.deleted, data, tuple(digests),
+            refused,
+        )  # fmt: skip
+        yield record(Kind.REFUSAL if refused else Kind.DOCUMENT, encode(made))

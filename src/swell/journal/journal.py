@@ -159,8 +159,8 @@ class Journal:
             return
         old = self._segments[0].number
         steps = files.drop(files.segment(number) for number in files.segments() if number < old)
-        if replay.torn:
-            self._counters["journal-torn"] += 1
+        if replay.torn or replay.padded:
+            self._counters["journal-torn"] += replay.torn
             newest = self._segments[-1]
             steps.append(files.truncate(files.segment(newest.number), newest.size))
 
@@ -271,9 +271,13 @@ class Journal:
             self._begin_segment()
         segment = self._segments[-1]
         end = self._end
+        before: list[Step] = []
         if not segment.size:
             begin = Entry(Kind.SEGMENT, end.last, number_payload(segment.number))
             entries = [begin, *entries]
+            # An older segment ends with its last batch, whatever room the disk had made behind it.
+            for older in self._segments[-2:-1]:
+                before.append(self._files.truncate(self._files.segment(older.number), older.size))
         data, digest = encode_batch(entries, end.batch + 1, end.digest)
         for kind, index, _ in entries:
             if kind == Kind.CUT:
@@ -282,14 +286,17 @@ class Journal:
         self._end = Start(segment.number + 1, entries[-1].number, end.batch + 1, digest)
         segment.size += len(data)
         file = self._files.segment(segment.number)
-        self._world.disk.append(file, data)
         size = segment.size
+
+        def append(done: Callable[[DiskError | None], None]) -> None:
+            self._world.disk.append(file, data)
+            self._world.disk.sync(file, done)
 
         def synced() -> None:
             self._synced = (segment.number, size, digest)
             then()
 
-        self._run([lambda done: self._world.disk.sync(file, done)], synced)
+        self._run([*before, append], synced)
 
     def _begin_segment(self) -> None:
         if self._segments[-1].size:

@@ -5,6 +5,9 @@ is durable, a segment begun when the one before it is complete. So what is missi
 newest batch of the newest segment is a torn tail. Bad bytes with a later batch behind them, bad
 bytes in an older segment, a missing segment, a broken chain or numbers that do not follow each
 other are rot: they were durable once.
+
+Zeros, and nothing else, behind the newest batch are no part of the journal: a disk may write them
+ahead in a log that grows. They are cut off a segment before the next one is begun.
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ class Replay:
         self.rot = ""
         """What is wrong; nothing behind it was looked at."""
         self.torn = False
+        self.padded = False
+        """Behind the newest batch there are zeros, and nothing else."""
         self.used = False
         """A record of the owner's was seen."""
         self.next = start
@@ -67,14 +72,16 @@ class Replay:
         segment = Segment(self.next)
         self.segments.append(segment)
         self._read(segment, data)
-        if not self.rot and (segment.size < len(data) or not (data or newest)):
+        rest = data[segment.size :]
+        if not self.rot and (rest or not (data or newest)):
             at = f"segment {number} is damaged at byte {segment.size}"
             if not newest:
                 self.rot = f"{at} and a later segment follows"
             elif has_batch_from(data, segment.size + 1, self.next.batch + 2):
                 self.rot = f"{at} and valid behind it"
             else:
-                self.torn = True
+                self.torn = bool(rest.strip(b"\0"))
+                self.padded = not self.torn
         self.next = self.next._replace(segment=number + 1)
 
     def _read(self, segment: Segment, data: bytes) -> None:

@@ -213,6 +213,9 @@ NOTES = (
     "cores, the last of everything else on the machine: if it is not small, run this again",
     "server_bytes: payload of all TCP connections of the servers as the kernel counts it (ss), "
     "replication between servers included",
+    "swell: three nodes, durable and replicated; containers that relay for each other, verify the "
+    "signature of every burst, apply each version and give receipts with proofs, in two processes; "
+    "a delivery counts when that receipt has reached the primary",
     "redis, nats: one server, nothing kept and nothing replicated; etcd: three members, durable, "
     "subscribers spread over them; a subscriber is a connection of its own everywhere",
     "subscribers of the peers are bare sockets in one or two Python processes, whichever gave that "

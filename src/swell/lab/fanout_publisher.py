@@ -78,6 +78,7 @@ class Publisher:
         configs = self._client.configs(self._order.application)
         published = await configs.put(NAME, bytes(first_value()))
         self._step = published.step
+        await configs.wait(self._step)  # a primary that has just begun gives no answers yet
         self._loop.add_reader(self._pipe.fileno(), self._on_command)
         os.set_blocking(self._pipe.fileno(), True)  # the loop has unset it; answers may be long
         return self._step

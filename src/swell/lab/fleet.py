@@ -33,6 +33,9 @@ from swell.lab.fleet_worker import main
 from swell.settings import ConfigSettings
 from swell.world import Address
 
+CONTAINERS_MAX = 1000
+"""Of one process, by default."""
+
 START_S_MAX = 120.0
 ANSWER_S_MAX = 60.0
 STOP_S_MAX = 10.0
@@ -74,18 +77,20 @@ class FleetProcess:
 
 
 class Fleets:
-    """Containers dealt out to processes, as a context. `heard`: see `Start`."""
+    """Containers dealt out to processes, as a context. `heard`, `traced`: see `Start`."""
 
     def __init__(
         self,
         cluster: str,
         addresses: Sequence[Address],
         containers: Sequence[Hosted],
-        processes: int = 1,
+        processes: int = 0,
         settings: ConfigSettings | None = None,
         heard: bool = False,
         certificates: Path | None = None,
+        traced: bool = False,
     ) -> None:
+        processes = processes or -(-len(containers) // CONTAINERS_MAX) or 1
         self._orders = [
             Start(
                 cluster,
@@ -94,6 +99,7 @@ class Fleets:
                 settings or ConfigSettings(),
                 heard,
                 str(certificates or ""),
+                traced,
             )
             for number in range(processes)
         ]

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from swell.errors import SwellError
+from swell.runtime.ports import LOOPBACK
 from swell.settings import ConfigSettings
 from swell.world import Address
 
@@ -25,6 +26,14 @@ class Hosted(msgspec.Struct, frozen=True, array_like=True):
     follows: tuple[str, ...]
     listens: bool = True
     """Whether siblings can reach it; else it neither relays nor is relayed to."""
+    host: str = LOOPBACK
+    """Where. By the thousand on one address the system takes long to find each a free port: see
+    `loopback`."""
+
+
+def loopback(number: int) -> str:
+    """An address of this machine for each of many containers."""
+    return f"127.{1 + number // 62_500 % 250}.{number // 250 % 250}.{1 + number % 250}"
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
@@ -39,6 +48,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     that watches would do; else containers take bursts as they come."""
     certificates: str = ""
     """Directory with the certificate that all of them use; empty: plain TCP."""
+    traced: bool = False
+    """It is noted who brought each container its last burst, and how long it had to do with it."""
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):
@@ -63,6 +74,8 @@ class Following(msgspec.Struct, frozen=True, array_like=True):
     step: int
     digest: bytes
     """Over the names, versions and bytes of its documents; empty unless asked for."""
+    by: str = ""
+    """Who brought it its last burst, if that is traced; empty: the node itself."""
 
 
 class Collected(msgspec.Struct, frozen=True, tag=True):
@@ -75,6 +88,9 @@ class Collected(msgspec.Struct, frozen=True, tag=True):
     """Of all containers together, since the beginning."""
     cpu_s: float
     resident_mib: float
+    taken_ns: bytes = b""
+    """How long containers had to do with each burst that came, if that is traced: signed 64-bit
+    numbers."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):

@@ -15,7 +15,7 @@ import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
 from multiprocessing.connection import Connection
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import uvloop
 
+from swell.config.messages import DELIVER
 from swell.container.documents import Update
 from swell.container.feed import Feed
 from swell.container.session import ContainerSession
@@ -40,8 +41,9 @@ from swell.lab.fleet_messages import (
     send,
 )
 from swell.lab.server_process import memory_mib
+from swell.overlay.messages import LinkKind
+from swell.overlay.sessions import Session
 from swell.runtime.logs import configure_logging
-from swell.runtime.ports import LOOPBACK
 from swell.runtime.process import GARBAGE_THRESHOLDS
 from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import raise_descriptor_limit
@@ -54,17 +56,18 @@ OPENING_MAX = 64
 class Follower:
     """One feed of one container, and how far it has come."""
 
-    __slots__ = ("at", "feed", "hosted", "runs")
+    __slots__ = ("at", "by", "feed", "hosted", "runs")
 
     def __init__(self, hosted: Hosted, feed: Feed, runs: array[int]) -> None:
         self.hosted = hosted
         self.feed = feed
         self.runs = runs
         self.at = 0
+        self.by = ""
 
     def following(self, contents: bool) -> Following:
         digest = self._digest() if contents else b""
-        return Following(self.hosted.name, self.feed.application, self.feed.at, digest)
+        return Following(self.hosted.name, self.feed.application, self.feed.at, digest, self.by)
 
     def _digest(self) -> bytes:
         digest = blake2b(digest_size=16)
@@ -85,6 +88,7 @@ class Fleet:
         self._sessions: list[ContainerSession] = []
         self._followers: dict[Feed, Follower] = {}
         self._runs: dict[str, array[int]] = {}
+        self._taken_ns = array("q")
         self._disorder = 0
         self._began_s = 0.0
         self._started = False
@@ -150,19 +154,23 @@ class Fleet:
             hosted.owner,
             hosted.site,
             settings=start.settings,
-            address=world.listen(LOOPBACK, 0) if hosted.listens else None,
-            hear=self._hearing(hosted) if start.heard else None,
+            address=world.listen(hosted.host, 0) if hosted.listens else None,
+            hear=partial(self._on_update, {}) if start.heard else None,
             refused=self._on_refused,
             current=self._on_current,
         )
         world.start(session)
         self._worlds.append(world)
         self._sessions.append(session)
+        followers = []
         for application in hosted.follows:
             feed = session.subscribe(application)
             runs = self._runs.setdefault(application, array("q"))
-            self._followers[feed] = Follower(hosted, feed, runs)
+            follower = self._followers[feed] = Follower(hosted, feed, runs)
+            followers.append(follower)
             self._opening[feed] = None
+        if start.traced:
+            trace(session, followers, self._taken_ns)
 
     def _on_refused(self, application: str, error: RefusedError) -> None:
         send(self._pipe, Failed(f"a container may not follow {application}: {error}"))
@@ -182,14 +190,12 @@ class Fleet:
             del self._opening[feed]
             self._loop.call_soon(self._open_more)
 
-    def _hearing(self, hosted: Hosted) -> Callable[[Update], None]:
-        return partial(self._on_update, {})
-
     def _on_update(self, versions: dict[tuple[str, str], int], update: Update) -> None:
-        """Versions of one configuration as one container hears them."""
+        """Versions of one configuration, as one container hears them, only grow; a whole value may
+        stand for several."""
         name = update.application, update.name
         before = versions.get(name, 0)
-        if update.version != before + 1 and before:
+        if update.version <= before:
             self._disorder += 1
         versions[name] = update.version
 
@@ -197,6 +203,8 @@ class Fleet:
         runs = {application: rows.tobytes() for application, rows in self._runs.items()}
         for rows in self._runs.values():
             del rows[:]
+        taken_ns = self._taken_ns.tobytes()
+        del self._taken_ns[:]
         counters: Counter[str] = Counter()
         for world, session in zip(self._worlds, self._sessions, strict=True):
             counters.update(world.counters)
@@ -208,7 +216,24 @@ class Fleet:
             dict(counters),
             time.process_time(),
             memory_mib(os.getpid()).resident,
+            taken_ns,
         )
+
+
+def trace(session: ContainerSession, followers: Sequence[Follower], taken_ns: array[int]) -> None:
+    """Note who brings this container's bursts, and how long each takes until it is verified,
+    passed on and applied."""
+
+    def on_deliver(link: Session, frame: bytes) -> None:
+        shown = session.siblings.of(link) if session.siblings is not None else None
+        for follower in followers:
+            follower.by = shown.container if shown is not None else ""
+        began_ns = time.monotonic_ns()
+        session.on_deliver(link, frame)
+        taken_ns.append(time.monotonic_ns() - began_ns)
+
+    kinds = (LinkKind.CLIENT, LinkKind.RELAY)
+    session.store.peers.sessions.handle_frames(DELIVER, on_deliver, kinds)
 
 
 async def _serve(pipe: Connection) -> None:

@@ -35,9 +35,9 @@ def run(lab: Lab) -> Report:
             {
                 "server": f"n{number}",
                 "cpu": server.cpu,
-                "sent_kib_per_s": None
-                if server.bytes_per_s is None
-                else round(server.bytes_per_s / 1024, 1),
+                "sent_mib": None
+                if server.sent_bytes is None
+                else round(server.sent_bytes / 2**20, 1),
                 "resident_mib": server.resident_mib,
             }
             for number, server in enumerate(outcome.servers)
@@ -61,8 +61,8 @@ def headline(outcome: Outcome) -> dict[str, int | float]:
         "cores, everything else": round(outcome.others_cpu, 3),
         "KiB of memory by container": round(outcome.container_kib, 1),
     }
-    if outcome.server_bytes_per_s is not None:
-        found["KiB per second, all servers"] = round(outcome.server_bytes_per_s / 1024, 1)
+    if outcome.bytes_per_update is not None:
+        found["KiB sent per update, all servers"] = round(outcome.bytes_per_update / 1024, 2)
     return found
 
 
@@ -80,7 +80,7 @@ def bars(outcome: Outcome) -> list[Bar]:
 NOTES = (
     "latency: of a delivery, from the instant when its update was due (open loop) until one "
     "container has applied it; updates of the warm-up are left out",
-    "cpu, sent: of each node's process while it was measured; bytes are the payload of all its TCP "
-    "connections, to containers and to other nodes",
+    "cpu: of each node's process while it was measured; sent: in the whole run, the payload of all "
+    "its TCP connections, to containers and to other nodes",
     "if everything else on the machine used much of it, run this again",
 )

@@ -34,6 +34,8 @@ DEADLINE_S = 30.0
 APPLIED_S_MAX = 30.0
 """How long the last updates may take until they are everywhere."""
 TICK_S = 0.001
+FIRST_S = 1.0
+"""After one update of every application, until the rate begins."""
 KEY_BYTES = 29
 """Of one key with its text, as JSON."""
 
@@ -130,6 +132,7 @@ class Publisher:
         self.stopped: asyncio.Future[None] = self._loop.create_future()
         self._open = 0
         self._failures: dict[str, int] = {}
+        self._begun = False
         self._due_s = 0.0
         self._ends_s: list[float] = []
 
@@ -147,16 +150,20 @@ class Publisher:
         except (EOFError, OSError):
             command = STOP
         if command == GO:
-            now_s = time.monotonic()
-            self._due_s = now_s + self._rng.expovariate(self._order.phases[0].rate_per_s)
-            ends_s = now_s
-            for phase in self._order.phases[:-1]:
-                ends_s += phase.seconds
-                self._ends_s.append(ends_s)
-            self._publish()
+            self._begin_phases()
         elif not self.stopped.done():
             self._loop.remove_reader(self._pipe.fileno())
             self.stopped.set_result(None)
+
+    def _begin_phases(self) -> None:
+        now_s = time.monotonic()
+        self._due_s = now_s
+        for application in self._applications:  # relays dial their siblings
+            self._submit(application, application.change())
+        for phase in self._order.phases[:-1]:
+            now_s += phase.seconds
+            self._ends_s.append(now_s)
+        self._loop.call_later(FIRST_S, self._publish)
 
     def _rate_per_s(self) -> float:
         past = sum(self._due_s >= end_s for end_s in self._ends_s)
@@ -167,6 +174,8 @@ class Publisher:
         if self.stopped.done():
             return
         rng, now_s = self._rng, time.monotonic()
+        if not self._begun:
+            self._begun, self._due_s = True, now_s
         while self._due_s <= now_s:
             application = rng.choice(self._applications)
             incremental = rng.random() < self._order.incremental

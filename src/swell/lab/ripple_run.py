@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from swell.lab import socket_bytes
 from swell.lab.fanout_reading import Reading
@@ -33,6 +34,8 @@ from swell.settings import ConfigSettings, Settings
 
 SITE = "lab"
 
+Floats = npt.NDArray[np.float64]
+
 
 class RippleSettings(NamedTuple):
     """Table 2 of the seed; the defaults are its defaults."""
@@ -44,12 +47,13 @@ class RippleSettings(NamedTuple):
     payload_bytes: int = 10_000
     incremental: float = 0.8
     """Share of updates that change one key; the others replace the whole value."""
-    warm_up_s: float = 3.0
+    warm_up_s: float = 5.0
     seconds: float = 60.0
     phases: tuple[Phase, ...] = ()
     """Rates that change while it is measured; empty: `rate_per_s`."""
     config: ConfigSettings = ConfigSettings()
-    fleet_processes: int = 1
+    fleet_processes: int = 0
+    """0: as few as can host the containers."""
     seed: int = 1
 
 
@@ -58,8 +62,8 @@ class Server(NamedTuple):
 
     cpu: float
     """Cores."""
-    bytes_per_s: float | None
-    """Sent over TCP, to containers and to other nodes; None: it could not be read."""
+    sent_bytes: int | None
+    """In the whole run, to containers and to other nodes; None: it could not be read."""
     resident_mib: float
 
 
@@ -97,9 +101,10 @@ class Outcome(NamedTuple):
         return sum(server.cpu for server in self.servers)
 
     @property
-    def server_bytes_per_s(self) -> float | None:
-        counts = [one.bytes_per_s for one in self.servers if one.bytes_per_s is not None]
-        return sum(counts) if len(counts) == len(self.servers) else None
+    def bytes_per_update(self) -> float | None:
+        """Sent by all servers."""
+        counts = [one.sent_bytes for one in self.servers if one.sent_bytes is not None]
+        return sum(counts) / max(1, self.updates) if len(counts) == len(self.servers) else None
 
 
 def ripple_run(settings: RippleSettings) -> Outcome:
@@ -123,13 +128,15 @@ def ripple_run(settings: RippleSettings) -> Outcome:
             )
         )
         fleets.collect()
+        meter = Meter(cluster.pids, (*fleets.pids, publisher.pid))
         publisher.go()
         publisher.wait(settings.warm_up_s)
-        with Measured.of(cluster.pids, (*fleets.pids, publisher.pid)) as measured:
-            publisher.wait(_seconds(settings))
+        meter.read()
+        publisher.wait(_seconds(settings))
+        meter.read()
         published = publisher.stop(APPLIED_S_MAX)
-        collected = fleets.collect(contents=True)
-        return outcome_of(settings, published, collected, measured)
+        measured = meter.measured()
+        return outcome_of(settings, published, fleets.collect(contents=True), measured)
 
 
 def _seconds(settings: RippleSettings) -> float:
@@ -162,42 +169,51 @@ def containers_of(settings: RippleSettings) -> list[Hosted]:
     return [Hosted(f"c{number:05d}", name, SITE, (name,)) for number, name in enumerate(names)]
 
 
-class Measured:
+class Measured(NamedTuple):
     """Of all processes, between two instants."""
 
-    def __init__(self, servers: Sequence[int], clients: Sequence[int]) -> None:
-        self.begin = Reading.now(servers, clients)
-        self.end = self.begin
-        self.servers: tuple[Server, ...] = ()
-        self._pids, self._clients = servers, clients
-        self._cpu_s = [cpu_s(pid) for pid in servers]
-
-    @classmethod
-    @contextmanager
-    def of(cls, servers: Sequence[int], clients: Sequence[int]) -> Iterator[Measured]:
-        sent = _sent(servers)
-        measured = cls(servers, clients)
-        yield measured
-        measured._finish(sent)
-
-    def _finish(self, sent: Mapping[int, int] | None) -> None:
-        self.end = Reading.now(self._pids, self._clients)
-        used_s = [cpu_s(pid) for pid in self._pids]
-        after, seconds = _sent(self._pids), self.seconds
-        self.servers = tuple(
-            Server(
-                round((used - before) / seconds, 4),
-                None
-                if sent is None or after is None
-                else round((after[pid] - sent[pid]) / seconds),
-                round(memory_mib(pid).resident, 1),
-            )
-            for pid, used, before in zip(self._pids, used_s, self._cpu_s, strict=True)
-        )
+    begin: Reading
+    end: Reading
+    servers: tuple[Server, ...]
 
     @property
     def seconds(self) -> float:
         return (self.end.instant_ns - self.begin.instant_ns) / 1e9
+
+
+class Meter:
+    """Reads what the processes have used. Bytes are those of the whole run, from before the first
+    update until the last has ended: to read them takes a while, and would disturb what is
+    measured."""
+
+    def __init__(self, servers: Sequence[int], clients: Sequence[int]) -> None:
+        self._servers, self._clients = servers, clients
+        self._sent = _sent(servers)
+        self._readings: list[Reading] = []
+        self._cpu_s: list[list[float]] = []
+
+    def read(self) -> None:
+        """At the beginning, and at the end."""
+        self._readings.append(Reading.now(self._servers, self._clients))
+        self._cpu_s.append([cpu_s(pid) for pid in self._servers])
+
+    def measured(self) -> Measured:
+        """When all has ended."""
+        sent, before = _sent(self._servers), self._sent
+        begin, end = self._readings
+        seconds = (end.instant_ns - begin.instant_ns) / 1e9
+        return Measured(
+            begin,
+            end,
+            tuple(
+                Server(
+                    round((used_s - unused_s) / seconds, 4),
+                    sent[pid] - before[pid] if sent is not None and before is not None else None,
+                    round(memory_mib(pid).resident, 1),
+                )
+                for pid, unused_s, used_s in zip(self._servers, *self._cpu_s, strict=True)
+            ),
+        )
 
 
 def _sent(pids: Sequence[int]) -> Mapping[int, int] | None:
@@ -273,7 +289,7 @@ def deliveries_of(
     return np.concatenate(latencies), np.concatenate(dues)
 
 
-def means_by_second(latencies_ms: np.ndarray, due_ns: Numbers, from_ns: int) -> tuple[float, ...]:  # type: ignore[type-arg]
+def means_by_second(latencies_ms: Floats, due_ns: Numbers, from_ns: int) -> tuple[float, ...]:
     if not len(due_ns):
         return ()
     second = (due_ns - from_ns) // 1_000_000_000
@@ -291,5 +307,5 @@ def differing(collected: Sequence[Collected]) -> int:
     return sum(counts.total() - max(counts.values()) for counts in found.values())
 
 
-def _percentile(values: np.ndarray, share: float) -> float:  # type: ignore[type-arg]
+def _percentile(values: Floats, share: float) -> float:
     return float(np.percentile(values, share)) if len(values) else float("nan")

@@ -6,8 +6,8 @@ neighbours on the machine disturb single ones. Three parts:
 
 - *closed loop*: 1, 16 and 64 clients with one operation under way each.
 - *busy server*: puts by a schedule, at the same rate for every system, while requests that cost the
-  server much and the client little keep the busiest server process at 90 % of a core: the graph of
-  the overlay for ours, a count of all keys for etcd. How many of them it takes is found by trying.
+  server much and the client little keep the busiest server process at 90 % of a core: the status of
+  the node for ours, a count of all keys for etcd. How many of them it takes is found by trying.
   A server of ours has one loop, so this is the loop at 90 %; etcd has a thread for each core.
 - *recovery*: under 16 clients that put, the node that is primary of most slots, or etcd's leader,
   is killed with SIGKILL. Restored is when the last put that waited has ended.
@@ -210,7 +210,8 @@ NOTES = (
     "all clients of a system are coroutines of one process; no client in Go or C was at hand for "
     "etcd, so the clients of both are Python",
     "busy server: puts by a schedule at the same rate for all, times counted from when a put was "
-    "due; requests beside them (burden_per_s) keep the busiest server at 90 % of a core",
+    "due; requests beside them (burden_per_s: the node's status, a count of all keys at etcd) keep "
+    "the busiest server at 90 % of a core (busiest_cpu is what was reached)",
     "recovery: restored_s from the kill until the last put that waited had ended; a put that fails "
     "is tried again with the same key and its time runs on",
 )

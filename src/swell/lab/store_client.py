@@ -32,5 +32,5 @@ class SwellClient:
         return await self._dht.get(key)
 
     async def burden(self) -> None:
-        """The node gathers and encodes the graph of the overlay."""
+        """The node looks at all of its slots and counters."""
         await self._table.burden()

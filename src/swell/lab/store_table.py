@@ -1,7 +1,8 @@
 """A node asked directly: for its table of slots, and for something that burdens its loop.
 
-The burden is the graph of the overlay, which the node gathers and encodes: that costs it far more
-than it costs us to count the answer. Frames are not decoded unless somebody wants to read one.
+The burden is the node's status: it looks at all of its slots and counters and asks nobody else, so
+that all of the cost is its own loop's, about fifteen times what it costs us to send the request and
+to count the answer. Frames are not decoded unless somebody wants to read one.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class TableReader:
 
     def burden(self) -> asyncio.Future[bytes]:
         """The frame of some answer, after the node has worked for it."""
-        return self._send(Request(1, "overlay", b"{}", BURDEN_S_MAX))
+        return self._send(Request(1, "status", b"{}", BURDEN_S_MAX))
 
     def _send(self, request: Any) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = self._world.loop.create_future()

@@ -33,8 +33,9 @@ SLOW_S = 0.25
 RETRY_PAUSE_S = 0.01
 UNDER_WAY_MAX = 4096
 """Operations of an open loop under way, at most; what is due beyond that is dropped, counted."""
-BURDEN_MAX = 256
-"""The same for requests that only burden."""
+BURDEN_MAX = 48
+"""The same for requests that only burden, not counted. A node refuses what one client asks beyond
+64, which would be no burden."""
 
 
 class StoreClient(Protocol):
@@ -207,6 +208,7 @@ class Workers:
         begin: Callable[[float], Coroutine[Any, Any, None]],
         under_way_max: int,
     ) -> None:
+        """`begin` by a schedule; counts what is not begun of operations."""
         under_way: set[asyncio.Task[None]] = set()
         due_s = time.monotonic()
         while self._running:
@@ -216,7 +218,7 @@ class Workers:
                     task = asyncio.create_task(begin(due_s))
                     under_way.add(task)
                     task.add_done_callback(under_way.discard)
-                else:
+                elif begin == self._timed:
                     self._dropped += 1
                 due_s += self._random.expovariate(rate_per_s)
             await asyncio.sleep(due_s - now_s)

@@ -47,6 +47,11 @@ class Access(Protocol):
     @property
     def everything(self) -> bool: ...
 
+    @property
+    def token(self) -> str:
+        """The id of the token that it comes from; empty: of none."""
+        ...
+
     def may(self, right: str, application: str, name: str | None = "") -> bool:
         """`name`: one name, empty for all of the application, None for any one of it."""
         ...
@@ -149,7 +154,8 @@ class Sessions:
         self._load = load
         self._counters = counters
         self._acceptors: dict[int, Acceptor] = {}
-        self._tables: dict[int, Table] = {kind: [None] * 256 for kind in LinkKind}
+        self._tables: dict[int, Table] = {}
+        """Of the kinds in use: a client has one or two of them."""
         self._all: dict[Session, None] = {}
         self.access_of: Callable[[Session], Access | None] = lambda session: None
         """What an accepted client may do at first."""
@@ -177,7 +183,13 @@ class Sessions:
     ) -> None:
         """Give frames of this type to `function(session, frame)`, undecoded."""
         for kind in kinds:
-            self._tables[kind][number] = function
+            self._table(kind)[number] = function
+
+    def _table(self, kind: int) -> Table:
+        table = self._tables.get(kind)
+        if table is None:
+            table = self._tables[kind] = [None] * 256
+        return table
 
     def retire(self, kinds: Sequence[LinkKind], reason: str) -> None:
         """End all sessions of these kinds, draining what is queued, and accept no more of them;
@@ -295,7 +307,7 @@ class Sessions:
     def _open(self, session: Session, contact: Contact) -> None:
         session.contact = contact
         session.zone = contact.zone
-        session.handlers = self._tables[session.kind]
+        session.handlers = self._table(session.kind)
         session.open = True
         if session.owner is not None:
             session.owner.on_open(session)

@@ -26,7 +26,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from swell.runtime.identity import sync_directory
+from swell.runtime.disk_writer import GROUPED, Operation, Writer
 from swell.world import DiskError
 
 SPILL_BYTES = 1024 * 1024
@@ -35,21 +35,14 @@ SPILL_BYTES = 1024 * 1024
 QUEUED_BYTES_MAX = 256 * 1024 * 1024
 """Bytes waiting for the writer. Beyond this the disk counts as failed rather than eat memory."""
 
-OPEN_FILES_MAX = 32
-
 SHORT_S = 0.002
-SHORT_IN_A_ROW = 32
+SHORT_IN_A_ROW = 4
 """After so many syncs in a row that took less than this, the loop does them itself."""
 
 LOOP_BYTES_MAX = 256 * 1024
 """What the loop writes itself at one time."""
 
-Done = Callable[[Any], None]
-
 _FILE = re.compile(r"[a-z0-9][a-zA-Z0-9._-]{0,199}\Z")
-_GROUPED = ("sync", "write")
-_DSYNC = os.RWF_DSYNC
-"""Makes a write durable before it returns, as `fdatasync` behind it would."""
 
 
 class RuntimeDisk:
@@ -135,6 +128,7 @@ class RuntimeDisk:
         self._queued_bytes += len(operation.data)
         if self._queued_bytes > QUEUED_BYTES_MAX:
             operation.kind = "overflow"
+            operation.argument = f"more than {QUEUED_BYTES_MAX} bytes wait for the disk"
         if self._with_loop:
             self._with_loop.append(operation)
         elif self._is_for_loop(operation):
@@ -188,8 +182,8 @@ class RuntimeDisk:
     def _run_batch(self, batch: deque[Operation]) -> None:
         while batch:
             group = [batch.popleft()]
-            if group[0].kind in _GROUPED:
-                while batch and batch[0].file == group[0].file and batch[0].kind in _GROUPED:
+            if group[0].kind in GROUPED:
+                while batch and batch[0].file == group[0].file and batch[0].kind in GROUPED:
                     group.append(batch.popleft())
             began = time.perf_counter()
             result = self._writer.run(group)
@@ -207,124 +201,6 @@ class RuntimeDisk:
             self._queued_bytes -= len(operation.data)
             if operation.done is not None:
                 self._guard(operation.done, result)
-
-
-class Operation:
-    """One request to the writer thread."""
-
-    __slots__ = ("argument", "data", "done", "file", "kind")
-
-    def __init__(
-        self,
-        kind: str,
-        file: str,
-        data: bytes = b"",
-        done: Done | None = None,
-        argument: Any = None,
-    ) -> None:
-        self.kind = kind
-        self.file = file
-        self.data = data
-        self.done = done
-        self.argument = argument
-
-
-class Writer:
-    """What the writer thread does: system calls, nothing else."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._open: dict[str, int] = {}
-        self._failed: dict[str, DiskError] = {}
-        self._unsynced: dict[str, None] = {}
-        """Files with something written that no sync may have covered yet."""
-
-    def run(self, group: Sequence[Operation]) -> Any:
-        """Do operations on one file that belong together; the result or a `DiskError`."""
-        file = group[0].file
-        if file in self._failed:
-            return self._failed[file]
-        try:
-            return self._do(group)
-        except FileNotFoundError:
-            return DiskError(f"{file}: there is no such file")
-        except OSError as error:
-            failure = DiskError(f"{file}: {error.strerror}")
-            if group[0].kind != "read":
-                self._failed[file] = failure
-            return failure
-
-    def close(self) -> None:
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open.clear()
-
-    def _do(self, group: Sequence[Operation]) -> Any:
-        kind, file, argument = group[0].kind, group[0].file, group[0].argument
-        if kind in _GROUPED:
-            self._append(file, group)
-        elif kind == "read":
-            return os.pread(self._descriptor(file, create=False), argument[1], argument[0])
-        elif kind == "truncate":
-            descriptor = self._descriptor(file, create=False)
-            os.ftruncate(descriptor, argument)
-            os.fsync(descriptor)
-        elif kind == "replace":
-            self._replace(file, argument)
-        else:
-            raise OSError(0, f"more than {QUEUED_BYTES_MAX} bytes wait for the disk")
-        return None
-
-    def _append(self, file: str, group: Sequence[Operation]) -> None:
-        """One system call for what is written and synced at once: with a busy loop, each return
-        to Python waits for its turn."""
-        descriptor = self._descriptor(file, create=True)
-        data = group[0].data if len(group) == 1 else b"".join(item.data for item in group)
-        sync = any(item.kind == "sync" for item in group)
-        at_once = sync and data and file not in self._unsynced
-        if data:
-            self._unsynced[file] = None
-            # Opened for appending: the place is the end, whatever is said here.
-            written = (
-                os.pwritev(descriptor, [data], 0, _DSYNC) if at_once else os.write(descriptor, data)
-            )
-            if written != len(data):
-                raise OSError(0, "the disk took only part of a write; it is probably full")
-        if sync:
-            if not at_once:
-                os.fdatasync(descriptor)
-            self._unsynced.pop(file, None)
-
-    def _replace(self, old: str, new: str) -> None:
-        os.replace(self._path / old, self._path / new)
-        if new in self._open:
-            os.close(self._open.pop(new))
-        if old in self._open:
-            self._open[new] = self._open.pop(old)
-        self._failed.pop(new, None)
-        if old in self._unsynced:
-            del self._unsynced[old]
-            self._unsynced[new] = None
-        sync_directory(self._path)
-
-    def _descriptor(self, file: str, create: bool) -> int:
-        """Files stay open, least recently opened first to go."""
-        descriptor = self._open.get(file)
-        if descriptor is None:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-            try:
-                descriptor = os.open(self._path / file, flags)
-                # An earlier life may have left bytes that no sync covered.
-                self._unsynced[file] = None
-            except FileNotFoundError:
-                if not create:
-                    raise
-                descriptor = os.open(self._path / file, flags | os.O_CREAT, 0o600)
-                sync_directory(self._path)
-            if len(self._open) >= OPEN_FILES_MAX:
-                os.close(self._open.pop(next(iter(self._open))))
-            self._open[file] = descriptor
-        return descriptor
 
 
 def _check_file(file: str) -> None:

@@ -196,6 +196,11 @@ class RuntimeLink(asyncio.Protocol):
         transport.write(MAGIC)
         self._set_deadline(self._world.deadlines.first_frame_s, self._expire_first_frame)
 
+    @property
+    def attached(self) -> bool:
+        """It has a connection."""
+        return self._transport is not None
+
     def fail(self, reason: str) -> None:
         """The connection could not be opened; called as an event of its own."""
         self._opening = None
@@ -330,10 +335,7 @@ class RuntimeLink(asyncio.Protocol):
         self._settling = False
         transport = self._transport
         assert transport is not None
-        if transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()  # TLS: close_notify, then the same
+        transport.write_eof()
 
     def _break(self, error: WireError) -> None:
         """The peer misbehaved: end this link, and only this one."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from swell.errors import ConfigurationError
 from swell.runtime.link import RuntimeLink
 from swell.runtime.sockets import descriptors_max, is_loopback, listening_socket
+from swell.runtime.tls import TlsTransport
 from swell.world import Address
 
 if TYPE_CHECKING:
@@ -82,18 +83,13 @@ class Listener:
         link.open_with(self._world.loop.create_task(self._shake_hands(link, connection)))
 
     async def _shake_hands(self, link: RuntimeLink, connection: socket.socket) -> None:
-        deadlines = self._world.deadlines
         try:
             if self._ssl is None:
                 await self._world.loop.connect_accepted_socket(lambda: link, connection)
             else:
-                await self._world.loop.connect_accepted_socket(
-                    lambda: link,
-                    connection,
-                    ssl=self._ssl,
-                    ssl_handshake_timeout=deadlines.handshake_s,
-                    ssl_shutdown_timeout=deadlines.drain_s,
-                )
+                tls = TlsTransport(link, self._ssl, True, self._world.deadlines.handshake_s)
+                await self._world.loop.connect_accepted_socket(lambda: tls, connection)
+                await tls.wait_open()
         except OSError as error:
             reason = "tls-failed" if self._ssl is not None else "accept-failed"
             self._world.count_drop(reason, f"{link!r}: {str(error) or type(error).__name__}")

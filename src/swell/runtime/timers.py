@@ -21,7 +21,8 @@ class RuntimeTimer:
         self._world = world
         self._action: Callable[[], None] | None = action
         self._due_s = 0.0
-        self._handle: asyncio.Handle
+        self._handle: asyncio.Handle | None
+        """None when it has run: the two would refer to each other for ever."""
         if delay_s <= 0.0:
             self._handle = world.loop.call_soon(self._expire_soon)
         else:
@@ -30,7 +31,9 @@ class RuntimeTimer:
 
     def cancel(self) -> None:
         self._action = None
-        self._handle.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
     def _arm(self, delay_s: float) -> asyncio.Handle:
         milliseconds = math.ceil(delay_s * 1000.0)
@@ -40,6 +43,7 @@ class RuntimeTimer:
 
     def _expire_soon(self) -> None:
         action, self._action = self._action, None
+        self._handle = None
         if action is not None:
             self._world.guard(action)
 
@@ -51,5 +55,5 @@ class RuntimeTimer:
         if remaining_s > 0.0:
             self._handle = self._arm(remaining_s)
             return
-        self._action = None
+        self._action = self._handle = None
         self._world.guard(action)

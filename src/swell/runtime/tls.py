@@ -1,9 +1,9 @@
 """TLS between a connection and its link: what the link writes is sealed, what comes is opened.
 
 To the loop it is the protocol of a TCP connection, to the link its transport. It exists for the
-sake of idle links: the loop's own TLS keeps a quarter of a megabyte of buffers and the parsed
-certificate for each, here nothing is kept but OpenSSL's state. Bytes pass through in pieces of
-one record, so that the memory between OpenSSL and the socket stays at about a record too.
+sake of idle links: the loop's own TLS keeps buffers of a quarter of a megabyte and the parsed
+certificate for each, here nothing is kept but OpenSSL's state. Bytes pass through in pieces of one
+record, so that what lies between OpenSSL and the socket never grows beyond that.
 
 The link sees the connection when the handshake is over, and never if it fails. `write_eof` says
 that nothing more follows (close_notify) and leaves the other direction open, as TCP does; whoever
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -22,38 +23,49 @@ if TYPE_CHECKING:
 RECORD_BYTES = 16 * 1024
 """Plain bytes of one TLS record, at most."""
 
+ALERT_S = 1.0
+"""After a failure the peer has that long to read why."""
 
-class TlsTransport(asyncio.Transport):
-    """One connection. `opened` is done when the handshake is over, one way or the other."""
 
-    __slots__ = ("_deadline", "_incoming", "_link", "_outgoing", "_tls", "_transport", "opened")
+class TlsTransport(asyncio.Transport, asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = (
+        "_deadline", "_finished", "_handshake_s", "_incoming", "_link", "_opened", "_outgoing",
+        "_tls", "_transport",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        link: RuntimeLink,
-        context: ssl.SSLContext,
-        server_side: bool,
-        loop: asyncio.AbstractEventLoop,
-        handshake_s: float,
+        self, link: RuntimeLink, context: ssl.SSLContext, server_side: bool, handshake_s: float
     ) -> None:
         self._link = link
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side)
+        self._handshake_s = handshake_s
         self._transport: asyncio.Transport | None = None
-        self.opened: asyncio.Future[None] | None = loop.create_future()
-        self._deadline: asyncio.TimerHandle | None = loop.call_later(
-            handshake_s, self._expire_handshake
-        )
+        self._opened: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()
+        """Until the handshake is over, one way or the other."""
+        self._deadline: asyncio.TimerHandle | None = None
+        self._finished = False
+        """Nothing can be written any more."""
+
+    async def wait_open(self) -> None:
+        """Until the handshake is over; `OSError` if it failed. Gives up with its caller."""
+        try:
+            if self._opened is not None:
+                await self._opened
+        except asyncio.CancelledError:
+            self.abort()
+            raise
 
     # Shaking hands.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self.opened is None:
-            self._transport.abort()
-        else:
-            self._shake_hands()
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(self._handshake_s, self._expire_handshake)
+        self._shake_hands()
 
     def _shake_hands(self) -> None:
         try:
@@ -61,16 +73,15 @@ class TlsTransport(asyncio.Transport):
         except ssl.SSLWantReadError:
             self._flush()
         except ssl.SSLError as error:
-            self._flush()  # the alert that tells the peer
             self._end_handshake(error)
-            self.close()
+            self._fail()
         else:
             self._flush()
             self._end_handshake(None)
             self._link.connection_made(self)
 
     def _end_handshake(self, error: Exception | None) -> None:
-        opened, self.opened = self.opened, None
+        opened, self._opened = self._opened, None
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -82,6 +93,7 @@ class TlsTransport(asyncio.Transport):
 
     def _expire_handshake(self) -> None:
         self._end_handshake(ConnectionAbortedError("no TLS handshake in time"))
+        self._finished = True
         self.abort()
 
     # The loop's side.
@@ -97,45 +109,47 @@ class TlsTransport(asyncio.Transport):
     def _receive(self, data: bytes | memoryview) -> None:
         incoming = self._incoming
         incoming.write(data)
-        if self.opened is not None:
+        if self._opened is not None:
             self._shake_hands()
-            if self.opened is not None:
+            if self._opened is not None or self._finished:
                 return
         read, received = self._tls.read, self._link.data_received
         try:
             while incoming.pending:
-                opened = read(RECORD_BYTES)
-                if not opened:
-                    self._on_close_notify()
-                    return
-                received(opened)
+                plain = read(RECORD_BYTES)
+                if not plain:
+                    raise ssl.SSLZeroReturnError
+                received(plain)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
             self._on_close_notify()
-            return
         except ssl.SSLError as error:
-            self._flush()
             self._link.connection_lost(error)
-            self.close()
-            return
+            self._fail()
         if self._outgoing.pending:
             self._flush()
 
     def _on_close_notify(self) -> None:
         """The peer has finished."""
-        self._link.eof_received()
         self.write_eof()
         self.close()
+
+    def _fail(self) -> None:
+        """End the connection behind the alert that tells the peer why."""
+        self._finished = True
+        self._flush()
+        self.close()
+        asyncio.get_running_loop().call_later(ALERT_S, self.abort)
 
     def eof_received(self) -> None:
         """Without a word of TLS; the transport closes itself."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if self.opened is not None:
+        if self._opened is not None:
             self._end_handshake(exc or ConnectionResetError("closed during the TLS handshake"))
-        else:
+        elif self._link.attached:
             self._link.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -147,6 +161,8 @@ class TlsTransport(asyncio.Transport):
     # The link's side.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._finished or self._transport is None:
+            return
         seal = self._tls.write
         if len(data) <= RECORD_BYTES:
             seal(data)
@@ -158,8 +174,7 @@ class TlsTransport(asyncio.Transport):
         while at < len(data):
             at += seal(view[at : at + RECORD_BYTES])
             sealed.append(self._outgoing.read())
-        if self._transport is not None:
-            self._transport.write(b"".join(sealed))
+        self._transport.write(b"".join(sealed))
 
     def _flush(self) -> None:
         sealed = self._outgoing.read()
@@ -170,11 +185,11 @@ class TlsTransport(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        try:
-            self._tls.unwrap()
-        except ssl.SSLError:
-            pass  # it waits for the peer's answer, which nobody needs
-        self._flush()
+        if not self._finished:
+            self._finished = True
+            with suppress(ssl.SSLError):  # it asks for the peer's answer, which comes later
+                self._tls.unwrap()
+            self._flush()
 
     def close(self) -> None:
         if self._transport is not None:

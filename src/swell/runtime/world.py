@@ -42,6 +42,7 @@ from swell.runtime.resources import machine_resources
 from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import is_loopback
 from swell.runtime.timers import RuntimeTimer
+from swell.runtime.tls import TlsTransport
 from swell.wire.limits import FIRST_FRAME_S_MAX, HANDSHAKE_S_MAX
 from swell.world import WRONG_AUTHORITY, Address, Disk, Node, Resources
 
@@ -297,14 +298,9 @@ class RuntimeWorld:
                     await self.loop.create_connection(lambda: link, host, port)
             else:
                 async with asyncio.timeout(self.deadlines.connect_s + self.deadlines.handshake_s):
-                    await self.loop.create_connection(
-                        lambda: link,
-                        host,
-                        port,
-                        ssl=self._client_ssl,
-                        ssl_handshake_timeout=self.deadlines.handshake_s,
-                        ssl_shutdown_timeout=self.deadlines.drain_s,
-                    )
+                    tls = TlsTransport(link, self._client_ssl, False, self.deadlines.handshake_s)
+                    await self.loop.create_connection(lambda: tls, host, port)
+                    await tls.wait_open()
         except TimeoutError:
             self.counters["dial-failed"] += 1
             link.fail("connect: no answer in time")

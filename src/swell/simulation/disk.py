@@ -3,7 +3,8 @@
 An operation takes effect in the order of submission at once, as in a page cache, and is durable
 when its `done` runs. At a crash everything not done yet is uncertain: a renaming or cut may be
 undone, and of the bytes behind the last sync a prefix survives; a power loss may leave garbage
-at the end of that prefix.
+at the end of that prefix. A file that was synced many times may end in zeros after a crash: a real
+disk writes them ahead in a log.
 """
 
 from __future__ import annotations
@@ -26,16 +27,22 @@ GARBAGE_BYTES_MAX = 512
 """A sector: how much of a torn write may be anything."""
 
 
+ROOM_BYTES_MAX = 4096
+LOG_SYNCS = 4
+"""Zeros that a crash may leave behind a file with so many syncs in the life that it ends."""
+
+
 class SimFile:
     """Content and how much of it, from the front, is durable."""
 
-    __slots__ = ("data", "refused", "synced")
+    __slots__ = ("data", "refused", "synced", "syncs")
 
     def __init__(self, data: bytes = b"", synced: int = 0) -> None:
         self.data = bytearray(data)
         self.synced = synced
         self.refused = False
         """An append found the disk full; the next sync says so."""
+        self.syncs = 0
 
 
 Files = dict[str, SimFile]
@@ -72,6 +79,7 @@ class SimDisk:
         self.ready_s = 0.0
         self._simulation = simulation
         self._rng = simulation.rng(f"disk/{process.name}")
+        self._room_rng = simulation.rng(f"disk-room/{process.name}")
         self._world: SimWorld | None = None
         self._files: Files = {}
         self._pending: deque[_Operation] = deque()
@@ -104,6 +112,7 @@ class SimDisk:
 
         def finish() -> None:
             entry.synced = max(entry.synced, min(length, len(entry.data)))
+            entry.syncs += 1
 
         self._submit(SYNC_S, _Operation(done, None, finish))
 
@@ -127,6 +136,7 @@ class SimDisk:
         undo = self._copies(file)
         del entry.data[length:]
         entry.synced = min(entry.synced, length)
+        entry.syncs = 0
         self._submit(SYNC_S, _Operation(done, None, undo=undo))
 
     def replace(self, old: str, new: str, done: Callable[[DiskError | None], None]) -> None:
@@ -196,6 +206,7 @@ class SimDisk:
         for file in self._files.values():
             file.synced = len(file.data)
             file.refused = False
+            file.syncs = 0
 
     def lose_unsynced(self, power: bool) -> None:
         """The process or the machine died with operations under way."""
@@ -222,6 +233,17 @@ class SimDisk:
                 del self._files[name]
             else:
                 file.synced = len(file.data)
+        self._leave_room()
+
+    def _leave_room(self) -> None:
+        """Zeros behind the content of logs, old and new: nobody could cut them off."""
+        rng = self._room_rng
+        for name in sorted(self._files):
+            file = self._files[name]
+            if file.syncs >= LOG_SYNCS and rng.random() < 0.5:
+                file.data += bytes(rng.randint(1, ROOM_BYTES_MAX))
+                file.synced = len(file.data)
+            file.syncs = 0
 
     def _check(self, operation: str, file: str, entry: SimFile | None) -> DiskError | None:
         if operation in self._failing:

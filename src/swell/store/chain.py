@@ -13,7 +13,7 @@ from swell.store.entry import NO_DIGEST, Entry
 class Chain:
     """Entries base + 1 … last."""
 
-    __slots__ = ("_entries", "base", "base_digest", "base_epoch")
+    __slots__ = ("_entries", "base", "base_digest", "base_epoch", "size")
 
     def __init__(
         self,
@@ -26,6 +26,8 @@ class Chain:
         self.base_epoch = base_epoch
         self.base_digest = base_digest
         self._entries = list(entries)
+        self.size = _size(self._entries)
+        """Bytes of all entries."""
 
     @property
     def last(self) -> int:
@@ -71,15 +73,30 @@ class Chain:
         assert entry.sequence == self.last + 1, "a gap in the log"
         assert entry.previous == self.digest, "an entry of another log"
         self._entries.append(entry)
+        self.size += len(entry.data)
 
     def cut(self, sequence: int) -> None:
         """Forget what is behind `sequence`."""
         assert self.base <= sequence <= self.last
+        self.size -= _size(self._entries[sequence - self.base :])
         del self._entries[sequence - self.base :]
 
     def trim(self, sequence: int) -> None:
         """Begin at `sequence`: the state has what is before."""
         if sequence > self.base:
             entry = self.entry(sequence)
+            self.size -= _size(self._entries[: sequence - self.base])
             del self._entries[: sequence - self.base]
             self.base, self.base_epoch, self.base_digest = sequence, entry.epoch, entry.digest
+
+    def shed(self, bytes_max: int, upto: int) -> None:
+        """Trim until no more than so many bytes are left, at most up to a sequence."""
+        sequence, size = self.base, self.size
+        while size > bytes_max and sequence < upto:
+            sequence += 1
+            size -= len(self.entry(sequence).data)
+        self.trim(sequence)
+
+
+def _size(entries: Iterable[Entry]) -> int:
+    return sum(len(entry.data) for entry in entries)

@@ -152,9 +152,9 @@ class Gateway:
         if refusal is not None:
             done(refusal)
             return
+        if not 0.0 < execute.deadline_s <= DEADLINE_S_MAX:
+            execute = replace(execute, deadline_s=DEADLINE_S_MAX)
         left_s = execute.deadline_s
-        if not 0.0 < left_s <= DEADLINE_S_MAX:
-            left_s = DEADLINE_S_MAX
         call = _Call(self, execute, self._world.now() + left_s, done)
         self._open[call] = None
         if not self._sweeping:

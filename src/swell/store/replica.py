@@ -25,6 +25,10 @@ SLACK_FACTOR = 2
 """The log is trimmed when it is this many times longer than what is kept: not for every entry."""
 
 
+KEEP_BYTES_MAX = 16 * 1024 * 1024
+"""Long entries, as the pieces of an upload, are kept only up to so many bytes, however few."""
+
+
 class Replica:
     """What this node knows and keeps of one slot."""
 
@@ -70,7 +74,7 @@ class Replica:
         another version, nothing."""
         state = self._new_state()
         if image.state is not None:
-            state.load(image.state)
+            state.load(bytes(image.state))
         self.state = state
         self.chain = Chain(image.base, image.base_epoch, image.base_digest, image.entries)
         self.fence = max(self.fence, image.fence)
@@ -88,7 +92,7 @@ class Replica:
             commit,
             chain.epoch_at(commit),
             digest,
-            self.state.dump(),
+            self.state.image(),
             chain.behind(commit, 1 << 62),
             commit,
         )
@@ -109,6 +113,8 @@ class Replica:
         upto = min(self.commit - self._keep_entries, pinned)
         if upto - self.chain.base >= SLACK_FACTOR * self._keep_entries:
             self.chain.trim(upto)
+        if self.chain.size > KEEP_BYTES_MAX:
+            self.chain.shed(KEEP_BYTES_MAX // 2, min(self.commit, pinned))
 
     def fits(self, entry: Entry) -> bool:
         return entry.sequence == self.chain.last + 1 and entry.previous == self.chain.digest

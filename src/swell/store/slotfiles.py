@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from swell.journal.files import Done, Files, Step
+from swell.store.parts import Parts
 from swell.world import Disk, DiskError
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -33,16 +34,16 @@ class SlotFiles:
         """Name → size of every file of a slot, finished or not."""
         return {file: size for file, size in self._disk.list().items() if _FILE.match(file)}
 
-    def write(self, slot: int, data: bytes) -> list[Step]:
+    def write(self, slot: int, data: bytes | Parts) -> list[Step]:
         """The file in the making, durable."""
         file = name(slot, new=True)
         steps = [self._files.truncate(file, 0)] if self._files.has(file) else []
         chunks = range(0, len(data), CHUNK_BYTES)
-        return steps + [self._append(file, data[at : at + CHUNK_BYTES]) for at in chunks]
+        return steps + [self._append(file, data, at) for at in chunks]
 
-    def _append(self, file: str, chunk: bytes) -> Step:
+    def _append(self, file: str, data: bytes | Parts, at: int) -> Step:
         def step(done: Done) -> None:
-            self._disk.append(file, chunk)
+            self._disk.append(file, data[at : at + CHUNK_BYTES])
             self._disk.sync(file, done)
 
         return step

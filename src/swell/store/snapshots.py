@@ -18,6 +18,7 @@ from zlib import crc32
 from swell.errors import WireError
 from swell.store import entry as entries
 from swell.store.entry import NO_DIGEST, Entry
+from swell.store.parts import Parts
 
 _MAGIC = b"SwellSl1"
 _front = Struct(">8sI")
@@ -34,7 +35,7 @@ class SlotImage(NamedTuple):
     base: int
     base_epoch: int
     base_digest: bytes
-    state: bytes | None
+    state: bytes | Parts | None
     """None: the empty state, at base 0."""
     entries: list[Entry]
     """Behind `base`, contiguous, each chained to the one before it."""
@@ -69,6 +70,12 @@ def follows(image: SlotImage, behind: Iterable[Entry], slot: int) -> bool:
 
 def encode(slot: int, lineage: int, taken: int, image: SlotImage) -> tuple[bytes, int]:
     """(bytes of the file, its CRC)."""
+    data, check = encode_parts(slot, lineage, taken, image)
+    return bytes(data), check
+
+
+def encode_parts(slot: int, lineage: int, taken: int, image: SlotImage) -> tuple[Parts, int]:
+    """The same without copying the state."""
     assert follows(image, image.entries, slot), f"the entries of slot {slot} do not follow"
     state = image.state
     head = _head.pack(
@@ -84,13 +91,13 @@ def encode(slot: int, lineage: int, taken: int, image: SlotImage) -> tuple[bytes
         len(state or b""),
         len(image.entries),
     )
-    parts = [head, state or b""]
+    parts = [head, *state] if isinstance(state, Parts) else [head, state or b""]
     for entry in image.entries:
         parts += (_length.pack(len(entry.data)), entry.data)
     check = 0
     for part in parts:
         check = crc32(part, check)
-    return b"".join((_front.pack(_MAGIC, check), *parts)), check
+    return Parts([_front.pack(_MAGIC, check), *parts]), check
 
 
 def decode(data: bytes) -> SlotFile | None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from swell.errors import SwellError, WireError
 from swell.store import payload as payloads
 from swell.store.messages import Status
 from swell.store.once import TOO_LONG, Once, opened_s
+from swell.store.parts import Parts
 from swell.store.payload import Command, Expire
 
-RESULTS_BYTES_MAX = 4096
-"""Longer results are not kept: a retry hears that the outcome is unknown."""
+RESULTS_BYTES_MAX = 16 * 1024
+"""Longer results are not kept: a retry hears that the outcome is unknown. That of the longest step
+of configurations fits."""
 
 RESULTS_MAX = 8192
 """Results kept for one session; the oldest are given up, whatever it still waits for."""
@@ -26,6 +28,9 @@ RESULTS_MAX = 8192
 EXPIRED = b"session-expired"
 """With `Status.UNKNOWN`: the session is behind the horizon. A command that was sent only once
 was not executed."""
+
+COPIED_BYTES_MAX = 1024 * 1024
+"""A longer image is in pieces."""
 
 FORMAT = 1
 
@@ -52,6 +57,13 @@ class Machine(Protocol):
     def dump(self) -> bytes: ...
 
     def load(self, data: bytes) -> None: ...
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A machine that may be long, and gives its dump in pieces that are its own."""
+
+    def dump_parts(self) -> list[bytes]: ...
 
 
 class SlotState:
@@ -158,13 +170,21 @@ class SlotState:
 
     def dump(self) -> bytes:
         """All of it, as of now."""
+        return bytes(self._parts())
+
+    def image(self) -> bytes | Parts:
+        """The same; a long one in pieces, which takes no copying."""
+        parts = self._parts()
+        return bytes(parts) if len(parts) <= COPIED_BYTES_MAX else parts
+
+    def _parts(self) -> Parts:
         once = self._once.dump()
-        parts = [_top.pack(FORMAT, len(once), len(self._machines)), once]
+        pieces = [_top.pack(FORMAT, len(once), len(self._machines)), once]
         for number, machine in self._machines.items():
-            data = machine.dump()
-            parts.append(_service.pack(number, len(data)))
-            parts.append(data)
-        return b"".join(parts)
+            dumped = machine.dump_parts() if isinstance(machine, Parted) else [machine.dump()]
+            pieces.append(_service.pack(number, sum(map(len, dumped))))
+            pieces += dumped
+        return Parts(pieces)
 
     def load(self, data: bytes) -> None:
         """Become what was dumped. `WireError`, and nothing changed: the bytes are no dump, or one

@@ -27,10 +27,11 @@ from swell.journal.record import HEAD_BYTES
 from swell.store import recovery, slotfiles
 from swell.store.entry import Entry
 from swell.store.opening import Opening, Restored
+from swell.store.parts import Parts
 from swell.store.recovery import Kind
 from swell.store.scrubbing import Scrubbing
 from swell.store.slotfiles import SlotFiles
-from swell.store.snapshots import SlotImage, encode
+from swell.store.snapshots import SlotImage, encode_parts
 from swell.world import DiskError, World
 
 __all__ = ["Restored", "SlotImage", "Storage"]
@@ -248,9 +249,17 @@ class Storage:
         """Write the slot's file. `written` gets its index and CRC before it is put in its place
         and says up to which record it stands for the slot."""
         index = self._journal.last_index
-        data, check = encode(slot, self.lineage, index, image)
         self._making = slot
         upto = index
+        check = size = 0
+
+        def on_encoded(result: tuple[Parts, int] | Exception) -> None:
+            nonlocal check, size
+            if isinstance(result, Exception):  # it was not done elsewhere
+                result = encode_parts(slot, self.lineage, index, image)
+            data, check = result
+            size = len(data)
+            self._run(slot, self._files.write(slot, data), on_written)
 
         def on_written() -> None:
             nonlocal upto
@@ -264,12 +273,16 @@ class Storage:
             if self._making == slot:
                 self._making = NO_SLOT
                 self._indices[slot] = index
-                self._sizes[slot] = len(data)
+                self._sizes[slot] = size
                 if self._uncovered.get(slot, upto + 1) <= upto:
                     del self._uncovered[slot]
             done()
 
-        self._run(slot, self._files.write(slot, data), on_written)
+        what = slot, self.lineage, index, image
+        if isinstance(image.state, Parts):
+            self._world.offload(_encode, what, on_encoded)
+        else:
+            on_encoded(_encode(what))
 
     def _remove(self, slot: int, finished: Action) -> None:
         """Take away the file of a slot that was dropped, once the drop is durable. The slot may
@@ -359,6 +372,10 @@ class Storage:
     def _measure(self) -> None:
         self._length = self._journal.bytes
         self._length_max = max(self._journal_bytes_max, sum(self._sizes.values()))
+
+
+def _encode(what: tuple[int, int, int, SlotImage]) -> tuple[Parts, int]:
+    return encode_parts(*what)
 
 
 def _nothing() -> None:

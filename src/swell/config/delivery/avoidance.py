@@ -1,12 +1,13 @@
 """Relays that failed or lied are not picked for a while, and are reported (RIP-11, RIP-13).
 
 A relay has a strike when somebody behind it got a burst by another way. Who could be reached by
-no sibling at all is served directly for a while, and so is who complains: neither can bring relay
-after relay into disrepute.
+no sibling at all is served directly for a while, and so are who complains and who was behind two
+relays that gave a wrong proof: nobody can bring relay after relay into disrepute.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swell.config.messages import Complaint
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from swell.overlay.sessions import Session
 
 STRIKES_MAX = 2
-"""In a row."""
+"""Less what good deliveries since have made up for."""
+
+
+SUSPICIONS_MAX = 2
+"""Relays that gave a wrong proof with the same container behind them."""
 
 
 class Avoidance:
@@ -41,13 +46,23 @@ class Avoidance:
             d.counters["config-relay-avoided"] += 1
             d.world.emit(RelayAvoided(application, relay.name, reason))
         relay.avoided_until = now + d.settings.avoid_s
-        relay.strikes = 0
+        relay.strikes = 0.0
         self._mark(relay, relay.avoided_until)
 
     def spare(self, container: Container) -> None:
         """Serve it directly for a while."""
         container.direct_until = self._delivery.world.now() + self._delivery.settings.avoid_s
         self._mark(container, container.direct_until)
+
+    def suspect(self, members: Sequence[Member]) -> None:
+        """A relay with these behind it gave a wrong proof: its own, or that of one of them."""
+        for member in members:
+            container = member.container
+            container.suspicions += 1
+            if container.suspicions >= SUSPICIONS_MAX:
+                # When it is back behind a relay, one more is enough.
+                container.suspicions = SUSPICIONS_MAX - 1
+                self.spare(container)
 
     def _mark(self, container: Container, until: float) -> None:
         self._marked.pop(container, None)

@@ -73,9 +73,12 @@ class Delivery:
         self.feeds = Following(slots, "stale-list" in bugs)
         self._serving_since: dict[int, float] = {}
         self._dirty: dict[Feed, None] = {}
-        self._to_serve: dict[Member, None] = {}
+        self._to_serve: dict[Member, bool] = {}
+        """And whether it has asked for it."""
         self._to_look: dict[str, None] = {}
         self._turning = False
+        self._failures: list[Exception] = []
+        """Of this turn."""
         self._watched: dict[Feed, None] = {}
         self._sweep_timer: Timer | None = None
         self._sweep_at = 0.0
@@ -109,12 +112,13 @@ class Delivery:
         return self._serving_since.get(slot, 0.0)
 
     def on_committed(self, slot: int) -> None:
-        for feed in self.feeds.in_slot(slot):
+        for feed in self.feeds.changed(slot):
             self.soon(feed)
 
     def on_stopped(self, slot: int) -> None:
         """Its containers go to the next primary by themselves; they are told, to save time."""
         self._serving_since.pop(slot, None)
+        self.feeds.stop(slot)
         primary = self.slots.primary(slot)
         if primary is not None and primary.id == self.slots.me:
             primary = None
@@ -136,8 +140,8 @@ class Delivery:
         self._dirty[feed] = None
         self._turn_soon()
 
-    def serve_soon(self, member: Member) -> None:
-        self._to_serve[member] = None
+    def serve_soon(self, member: Member, asked: bool = False) -> None:
+        self._to_serve[member] = asked or self._to_serve.get(member, False)
         self._turn_soon()
 
     def look_soon(self, application: str) -> None:
@@ -159,17 +163,32 @@ class Delivery:
         dirty, self._dirty = self._dirty, {}
         for feed in dirty:
             if feed.members:
-                self.sending.pump(feed)
+                self._guard(self.sending.pump, feed)
         members, self._to_serve = self._to_serve, {}
-        for member in members:
+        for member, asked in members.items():
             if member.feed.members.get(member.container) is member:
-                self.sending.serve(member)
+                self._guard(self.sending.serve, member, asked)
         looks, self._to_look = self._to_look, {}
         now = self.world.now()
         for application in looks:
-            self.waiting.check(application, now)
+            self._guard(self.waiting.check, application, now)
         if self.waiting:
             self._sweep_by(TICK_S)
+        self._report()
+
+    def _guard(self, action: Callable[..., None], *arguments: Any) -> None:
+        """A mistake of our own about one of them costs nobody behind it its turn."""
+        try:
+            action(*arguments)
+        except Exception as error:
+            self._failures.append(error)
+
+    def _report(self) -> None:
+        """Let the world know of a mistake, when everybody has had a turn."""
+        if self._failures:
+            failures, self._failures = self._failures, []
+            self.counters["config-turn-failed"] += len(failures)
+            raise failures[0]
 
     # The sweep.
 
@@ -195,18 +214,21 @@ class Delivery:
         now = self.world.now()
         watched, self._watched = self._watched, {}
         for feed in watched:
-            self.retries.sweep(feed, now)
-            self.sending.pass_over(feed, now)
+            self._guard(self.retries.sweep, feed, now)
+            self._guard(self.sending.pass_over, feed, now)
             if feed.is_busy():
                 self.watch(feed)
         self.avoidance.expire(now)
         for container in self.subscribers.expired(now - self.settings.offline_s):
             self._forget(container)
         if self.waiting:
-            self.waiting.sweep(now)
+            thorough = self.waiting.is_thorough(now)
+            for application in self.waiting.applications():
+                self._guard(self.waiting.check, application, now, thorough)
             self._sweep_by(TICK_S)
         if self.avoidance or self.subscribers.offline:
             self._sweep_by(REST_S)
+        self._report()
 
     # Links.
 
@@ -264,9 +286,7 @@ class Delivery:
         del feed.members[container]
         container.members.remove(member)
         container.interest_bytes -= sum(map(len, feed.interest))
-        if member.leg is not None:
-            member.leg.end()
-            member.leg = None
+        member.abandon_leg()
         if not feed.members:
             self.feeds.forget(feed)
 

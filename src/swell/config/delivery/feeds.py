@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 SEALED_MAX = 8
 """Bursts for strays that are kept, by where they begin."""
 
-_APPLIED = int(Level.APPLIED)
+PARTS_MAX = 4096
+"""Steps that are remembered as ends of parts. Who stands at a forgotten one finds out by the first
+delta that does not fit, and begins anew."""
+
+_DELIVERED, _APPLIED = int(Level.DELIVERED), int(Level.APPLIED)
 
 
 class Sealed(NamedTuple):
@@ -68,13 +72,18 @@ class Burst:
         self.unapplied += 1
         return leg
 
+    def let_go(self) -> None:
+        """Of its legs, which refer to it: what refers to itself stays, with all its bytes, until
+        the collector of garbage comes, and that is seldom."""
+        self.legs.clear()
+
 
 class Leg:
     """A burst on its way to one link: a branch's, or one container's own."""
 
     __slots__ = (
-        "applied", "branch", "burst", "delivered", "lost", "missed", "reported_at", "retry", "sealed",
-        "sent_at", "struck", "unapplied", "undelivered",
+        "applied", "branch", "burst", "delivered", "lost", "missed", "reported_at", "retry",
+        "sealed", "sent_at", "struck", "unapplied", "undelivered",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +136,13 @@ class Leg:
             self.undelivered = dict.fromkeys(self.branch.members)
         return self.undelivered
 
+    def silent(self) -> list[Member]:
+        """Who has not said that it has it and is waited for."""
+        if self.delivered and self.undelivered is None:
+            return []
+        lost = self.lost or {}
+        return [member for member in self.missing(_DELIVERED) if member not in lost]
+
     def is_over(self) -> bool:
         """Nobody is waited for at any level, except who is lost."""
         lost = self.lost or {}
@@ -138,8 +154,8 @@ class Feed:
 
     __slots__ = (
         "application", "away", "bursts", "digest", "groups", "interest", "matches", "members",
-        "open", "relaying", "scanned", "sealed", "sent", "slot", "stale_list", "strays",
-        "wants_all",
+        "open", "parts", "rejected_step", "relaying", "scanned", "sealed", "sent", "slot",
+        "stale_list", "strays", "wants_all",
     )  # fmt: skip
 
     def __init__(
@@ -160,6 +176,8 @@ class Feed:
         self.stale_list = stale_list
         """A planted bug, see `Group`."""
         self.sent = self.scanned = step
+        self.rejected_step = 0
+        """The last one that a container has rejected."""
         self.members: dict[Container, Member] = {}
         self.away: dict[Member, None] = {}
         """Who is offline."""
@@ -170,14 +188,18 @@ class Feed:
         self.open = 0
         self.relaying = True
         self.sealed: OrderedDict[int, Sealed] = OrderedDict()
+        self.parts: dict[int, None] = {}
+        """Steps at which somebody may have been left with part of what it lacks."""
 
     def present(self, step: int) -> int:
         """The step that its containers should have when the application is at `step`."""
         return self.sent if self.scanned >= step else step
 
     def lifted(self, reached: int) -> int:
-        """Up to which step somebody who has reached one lacks nothing of interest."""
-        return max(reached, self.scanned) if reached >= self.sent else reached
+        """Up to which step somebody who has reached one lacks nothing of interest; 0 while it has
+        only part of what leads there."""
+        lifted = max(reached, self.scanned) if reached >= self.sent else reached
+        return lifted if lifted not in self.parts else 0
 
     # In step.
 
@@ -225,6 +247,21 @@ class Feed:
         if len(self.sealed) > SEALED_MAX:
             self.sealed.popitem(last=False)
 
+    def note_part(self, upto: int) -> None:
+        """A burst to this step was part of what somebody lacks: not all versions are those of the
+        step then, and more has to follow as values."""
+        self.parts[upto] = None
+        if len(self.parts) > PARTS_MAX:
+            del self.parts[next(iter(self.parts))]
+
+    def is_exact(self, step: int) -> bool:
+        """Whether who is at a step has all versions of it, as far as is known."""
+        return step not in self.parts
+
+    def may_join(self, step: int) -> bool:
+        """Whether who is at a step can go on with those in step."""
+        return step not in self.parts or self.scanned in self.parts
+
     def is_busy(self) -> bool:
         """Something is on its way whose receipt may be late."""
         if any(burst.waiting or burst.reported for burst in self.bursts):
@@ -236,6 +273,7 @@ class Feed:
         for burst in self.bursts:
             for leg in burst.legs:
                 leg.end()
+            burst.let_go()
         self.bursts.clear()
         self.sealed.clear()
 
@@ -243,4 +281,4 @@ class Feed:
         """Forget the bursts that everybody has applied."""
         bursts = self.bursts
         while bursts and not bursts[0].unapplied:
-            bursts.popleft()
+            bursts.popleft().let_go()

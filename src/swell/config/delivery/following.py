@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from swell.config.application import Application
 from swell.config.delivery.feeds import Feed
-from swell.config.delivery.interest import Interest
+from swell.config.delivery.interest import Interest, size_of
 from swell.config.machine import ConfigMachine
 from swell.config.messages import interest_digest
 from swell.config.names import place
@@ -15,6 +16,12 @@ from swell.overlay.contact import Contact
 from swell.store.state import Machine
 
 K = TypeVar("K")
+
+APPLICATION_INTERESTS_MAX = 16_384
+"""Different interests in one application: each is looked at for every step."""
+
+INTERESTS_LENGTH_MAX = 64 * 1024 * 1024
+"""Characters in the interests of all feeds of a node."""
 
 
 class Slots(Protocol):
@@ -43,6 +50,9 @@ class Following:
         self._feeds: dict[tuple[str, bytes], Feed] = {}
         self._by_application: dict[str, dict[Feed, None]] = {}
         self._by_slot: dict[int, dict[Feed, None]] = {}
+        self._seen: dict[int, int] = {}
+        """Changes of a slot's machine that were looked at."""
+        self._interests_length = 0
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -84,7 +94,20 @@ class Following:
             self._feeds[application, digest] = feed
             self._by_application.setdefault(application, {})[feed] = None
             self._by_slot.setdefault(slot, {})[feed] = None
+            self._interests_length += size_of(interest)
         return feed
+
+    def excess(self, application: str, interest: Interest) -> str:
+        """A sentence that says which limit one more feed would break; empty: none."""
+        count = len(self._by_application.get(application, ()))
+        if count >= APPLICATION_INTERESTS_MAX:
+            return (
+                f"{application} has subscriptions to {count} different interests, allowed are "
+                f"{APPLICATION_INTERESTS_MAX}: let containers share some"
+            )
+        if self._interests_length + size_of(interest) > INTERESTS_LENGTH_MAX:
+            return "the interests of all containers of this node are too long: use prefixes"
+        return ""
 
     def of(self, application: str) -> list[Feed]:
         return list(self._by_application.get(application, ()))
@@ -92,9 +115,28 @@ class Following:
     def in_slot(self, slot: int) -> list[Feed]:
         return list(self._by_slot.get(slot, ()))
 
+    def changed(self, slot: int) -> list[Feed]:
+        """Those whose application has changed since this was last asked; all, the first time."""
+        machine = self.slots.served(slot, CONFIG_SERVICE)
+        feeds = self._by_slot.get(slot)
+        if not isinstance(machine, ConfigMachine) or feeds is None:
+            return []
+        seen, self._seen[slot] = self._seen.get(slot), machine.changes
+        if seen is None or seen > machine.changes:
+            return list(feeds)
+        if seen == machine.changes:
+            return []
+        names = islice(reversed(machine.changed), machine.changes - seen)
+        return [feed for name in names for feed in self._by_application.get(name, ())]
+
+    def stop(self, slot: int) -> None:
+        """Another node serves it from now on."""
+        self._seen.pop(slot, None)
+
     def forget(self, feed: Feed) -> None:
         """Nobody follows it any more."""
         feed.end()
+        self._interests_length -= size_of(feed.interest)
         del self._feeds[feed.application, feed.digest]
         _remove(self._by_application, feed.application, feed)
         _remove(self._by_slot, feed.slot, feed)

@@ -7,7 +7,7 @@ the ranks have changed. Until then a newcomer has a branch of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.ranks import UNKNOWN, median_of
@@ -16,7 +16,7 @@ from swell.config.messages import DestinationList, Entry, Level, Lists
 from swell.wire import codec
 
 if TYPE_CHECKING:
-    from swell.config.delivery.subscribers import Member
+    from swell.config.delivery.subscribers import Container, Member
     from swell.settings import ConfigSettings
 
 JOIN_S = 0.1
@@ -26,6 +26,9 @@ STALE_SCORES = 4
 """A score is forgotten after so many periods."""
 
 _APPLIED = int(Level.APPLIED)
+
+Sign = Callable[["Container", bytes], bytes]
+"""Signs a list, by its digest, for containers like this one."""
 
 Place = tuple["Member", ...]
 """Those whom one place of a list stands for: a container, or a relay and all behind it."""
@@ -96,10 +99,14 @@ class Branch:
                 if member.branch is not self:
                     member.credit(level, upto, now, by if member is not self.relay else "")
 
-    def lists_frame(self) -> bytes:
-        """The frame that brings its lists to the relay."""
+    def lists_frame(self, sign: Sign) -> bytes:
+        """The frame that brings its lists to the relay. Those of relays below are signed: they get
+        them by it."""
         if not self._frame:
-            self._frame = codec.encode(Lists(tuple(what for _, what in self.lists)))
+            container = self.relay.container
+            signatures = [b"", *(sign(container, below) for below, _ in self.lists[1:])]
+            lists = tuple(what for _, what in self.lists)
+            self._frame = codec.encode(Lists(lists, tuple(signatures)))
         return self._frame
 
     def has_old_secrets(self) -> bool:
@@ -194,11 +201,13 @@ class Group:
     def build(self, settings: ConfigSettings, relaying: bool, now: float) -> None:
         """Make the branches anew, with `share` relays at the first level."""
         members = sorted(self.members, key=lambda member: member.container.name)
+        homes = self._homes(members)
+        for branch in self.branches():
+            branch.thinned = True  # what is on its way counts for those who were in it
         for member in members:
             member.settle()
-        tree = grow(
-            _candidates(members, settings, relaying, now), settings.relay_fanout, self.share
-        )
+        candidates = _candidates(members, settings, relaying, now)
+        tree = grow(candidates, settings.relay_fanout, self.share, homes)
         self._trees = [_branch(bough, members) for bough in tree.boughs]
         self._trees += (alone(members[place]) for place in tree.direct)
         for branch in self._trees:
@@ -207,6 +216,19 @@ class Group:
         self._extras.clear()
         self._stale = self.rescored = False
         self.built_at = now
+
+    def _homes(self, members: Sequence[Member]) -> dict[int, int]:
+        """Who is on whose list, as places among the members."""
+        number = {member: place for place, member in enumerate(members)}
+        return {
+            number[listed[0]]: number[relay]
+            for branch in self._trees
+            if branch.digest
+            for digest in branch.digests
+            for (relay, *_), *row in (branch.places(digest),)
+            for listed in row
+            if relay in number and listed[0] in number
+        }
 
 
 def _branch(bough: Bough, members: Sequence[Member]) -> Branch:
@@ -227,7 +249,7 @@ def _candidates(
     for member, rank in zip(members, ranks, strict=True):
         container = member.container
         reachable = relaying and bool(container.host) and container.direct_until <= now
-        relays = reachable and container.willing and container.avoided_until <= now
+        relays = reachable and member.willing and container.avoided_until <= now
         if not settings.adaptive:
             rank = 0
         found.append(Candidate(median if rank == UNKNOWN else rank, relays, reachable))

@@ -20,9 +20,13 @@ INTEREST_BYTES_MAX = 64 * 1024
 WILDCARD = "*"
 
 
+def size_of(interest: Interest) -> int:
+    return sum(map(len, interest))
+
+
 def problem(interest: Interest) -> str:
     """A sentence that says what is wrong with an interest; empty if nothing is."""
-    size = sum(len(name) for name in interest)
+    size = size_of(interest)
     if size > INTEREST_BYTES_MAX:
         return f"the interest has {size} characters, allowed are {INTEREST_BYTES_MAX}: use prefixes"
     if any(a >= b for a, b in pairwise(interest)):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from swell.config.delivery.subscribers import Container, Member
     from swell.overlay.sessions import Session
 
+FORGIVEN = 0.1
+"""How much of a strike a whole receipt makes good: who fails one burst in ten is avoided."""
+
 _DELIVERED = int(Level.DELIVERED)
 _APPLIED = int(Level.APPLIED)
 
@@ -53,13 +56,16 @@ class Receipts:
     def _take_whole(self, leg: Leg, level: int) -> None:
         """Everybody of the branch."""
         branch, burst = leg.branch, leg.burst
+        container = leg.container
+        if not branch.digest and container.confirmed_at > (now := self._delivery.world.now()):
+            container.confirmed_at = now
         if burst is None or leg.retry or branch.thinned or leg.undelivered is not None:
             self._credit(leg, branch.members, level)
             return
         branch.credit(level, leg.sealed.upto, self._delivery.world.now())
-        branch.relay.container.strikes = 0
         self.answered(leg)
         if level == _APPLIED:
+            container.strikes = max(0.0, container.strikes - FORGIVEN)
             self._finish(leg)
         self._delivery.progressed(burst.feed)
 
@@ -80,8 +86,9 @@ class Receipts:
             self._on_wrong(leg)
             return False
         self._credit(leg, members, receipt.level)
-        if receipt.missing and leg.missing(_DELIVERED) and not leg.reported_at:
-            leg.reported_at = self._delivery.world.now()
+        if leg.silent():
+            if receipt.missing and not leg.reported_at:
+                leg.reported_at = self._delivery.world.now()
             if leg.burst is not None:
                 leg.burst.reported = True
                 self._delivery.watch(leg.burst.feed)
@@ -151,10 +158,17 @@ class Receipts:
         if leg.branch.has_old_secrets():
             d.counters["config-receipt-outdated"] += 1
             return
+        if any(member.container.confirmed_at > leg.sent_at for member in leg.branch.members):
+            # Somebody got it before the secret of its new link; the relay is not to blame.
+            d.counters["config-receipt-early"] += 1
+            leg.struck = True
+            d.retries.on_lied(leg)
+            return
         d.counters["config-proof-wrong"] += 1
         d.avoidance.avoid(leg.container, leg.branch.relay.feed.application, "wrong proof")
         if not leg.branch.digest:
             d.avoidance.spare(leg.container)
+        d.avoidance.suspect(leg.branch.members[1:])
         d.retries.on_lied(leg)
 
     # Scores.

@@ -63,9 +63,10 @@ class Retries:
         """Too many bursts came after it: who has not got it is too slow."""
         for leg in burst.legs:
             if not leg.applied:
-                if not leg.delivered or leg.reported_at:
-                    self._miss(leg, [*leg.missing(1)], SILENT)
+                if not leg.missed and (silent := leg.silent()):
+                    self._miss(leg, silent, SILENT)
                 self._delivery.receipts.abandon(leg)
+        burst.let_go()
 
     def sweep(self, feed: Feed, now: float) -> None:
         """Look for those who are late."""
@@ -79,12 +80,13 @@ class Retries:
     def _sweep_burst(self, burst: Burst, late: bool, now: float) -> None:
         burst.reported = False
         for leg in burst.legs:
+            silent = leg.silent() if late or leg.delivered else ()
             named = leg.reported_at and now - leg.reported_at >= REPORT_GRACE_S
-            if named or (late and not leg.delivered):
-                self._miss(leg, [*leg.missing(1)], SILENT)
+            if silent and (named or (late and not leg.missed)):
+                self._miss(leg, silent, SILENT)
             if leg.missed and late:
                 self._delivery.receipts.release(leg)
-            elif leg.missed or leg.reported_at:
+            elif silent or leg.missed:
                 burst.reported = True
 
     def _sweep_stray(self, member: Member, now: float) -> None:
@@ -142,6 +144,8 @@ class Retries:
             return list(lost)
         taken: dict[Member, None] = {}
         for other in self._relays(feed, leg, rest, now):
+            if len(taken) == len(rest):
+                break
             row = [m for m in rest if m not in taken and m is not other]
             row = row[: d.settings.relay_fanout]
             if not row or other in taken:
@@ -158,10 +162,12 @@ class Retries:
         """Who else may relay: those of the group who do already, then the others, then those who
         need it themselves."""
         group, failed = feed.group(leg.branch.relay), leg.branch.relay
-        members = group.members if group is not None else ()
-        found = [m for m in members if m is not failed and may_relay(m, now)]
-        found.sort(key=lambda m: (m.branch is None or m.branch.relay is not m, m.name))
-        yield from found
+        if group is not None:
+            relays = {branch.relay: None for branch in group.branches() if branch.digest}
+            yield from (m for m in relays if m is not failed and may_relay(m, now))
+            others = [m for m in group.members if m is not failed and m not in relays]
+            others.sort(key=lambda m: m.name)
+            yield from (m for m in others if may_relay(m, now))
         yield from sorted((m for m in rest if may_relay(m, now)), key=lambda m: m.name)
 
     def _fail(self, member: Member, reason: str) -> None:
@@ -191,4 +197,4 @@ def _reachable(member: Member, now: float) -> bool:
 
 def may_relay(member: Member, now: float) -> bool:
     container = member.container
-    return container.willing and container.avoided_until <= now and _reachable(member, now)
+    return member.willing and container.avoided_until <= now and _reachable(member, now)

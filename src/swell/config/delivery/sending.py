@@ -14,11 +14,12 @@ from swell.config.bursts import StepChanges, burst_id, seal
 from swell.config.delivery.feeds import Burst, Feed, Leg, Sealed
 from swell.config.delivery.groups import Branch, alone
 from swell.config.messages import deliver
+from swell.config.proofs import sign_list
 from swell.world import Plane
 
 if TYPE_CHECKING:
     from swell.config.delivery.delivery import Delivery
-    from swell.config.delivery.subscribers import Member
+    from swell.config.delivery.subscribers import Container, Member
 
 PATIENCE = 2.0
 PATIENCE_S_MIN = 0.05
@@ -50,9 +51,12 @@ class Sending:
             feed.sent = feed.scanned = application.step
             return
         while feed.open < settings.bursts_open and feed.scanned < application.step:
-            upto, steps = application.since(
-                feed.scanned, feed.matches, settings.burst_bytes_max, settings.incremental
+            incremental = settings.incremental and feed.is_exact(feed.scanned)
+            upto, steps, exact = application.since(
+                feed.scanned, feed.matches, settings.burst_bytes_max, incremental
             )
+            if not exact:
+                feed.note_part(upto)
             if upto <= feed.scanned:
                 return
             if steps:
@@ -103,11 +107,16 @@ class Sending:
         if not digest:
             return link.send(sealed.frame, _DATA)
         if not (container.knows(digest) and self._delivery.settings.list_digests):
-            if not link.send(branch.lists_frame(), _DATA):
+            if not link.send(branch.lists_frame(self.sign), _DATA):
                 return False
             for below, what in branch.lists:
                 container.learn(below, what)
         return link.send(deliver(digest, sealed.data), _DATA)
+
+    def sign(self, container: Container, digest: bytes) -> bytes:
+        """For a list that a container may have to pass on."""
+        d = self._delivery
+        return sign_list(d.key, d.cluster, container.owner, container.site, digest)
 
     def pass_over(self, feed: Feed, now: float) -> None:
         """Let the next burst go ahead of branches that are later than most."""
@@ -129,19 +138,21 @@ class Sending:
         if not self._send(branch, sealed):
             return None
         burst = Burst(feed, sealed, self._delivery.world.now(), counts=False)
-        leg = burst.add(branch, retry=True)
-        self._track(feed, burst)
-        return leg
+        # Not by `_track`: what it gives up is retried in turn, and comes back here.
+        feed.bursts.append(burst)
+        return burst.add(branch, retry=True)
 
     # Strays.
 
-    def serve(self, member: Member) -> None:
+    def serve(self, member: Member, asked: bool = False) -> None:
         """Send a stray what it lacks, on its own link; it joins when it has it, or at once if it
-        has just spoken."""
+        has just spoken. One that has `asked` for what comes behind `sent` was told of a step that
+        turned out to have nothing for it: an empty burst takes it there."""
         feed, session = member.feed, member.container.session
         if session is None or member.leg is not None or member.blocked_at or member.failed:
             return
-        if member.branch is not None or member.delivered >= feed.sent:
+        reached, behind = member.delivered, feed.scanned if asked else feed.sent
+        if member.branch is not None or (reached >= behind and feed.may_join(reached)):
             self.join(member)
             return
         application = self._delivery.feeds.application(feed)
@@ -155,7 +166,7 @@ class Sending:
         else:
             leg = member.leg = Leg(alone(member), sealed, None, now, retry=True)
             leg.start()
-            if member.proven and sealed.upto >= feed.sent:
+            if member.proven and sealed.upto >= feed.sent and feed.may_join(sealed.upto):
                 feed.join(member)
         self._delivery.watch(feed)
 
@@ -174,9 +185,12 @@ class Sending:
         sealed = feed.sealed.get(after)
         if sealed is None or (sealed.upto < feed.sent and not sealed.cut):
             settings = self._delivery.settings
-            upto, steps = application.since(
-                after, feed.matches, settings.burst_bytes_max, settings.incremental
+            incremental = settings.incremental and feed.is_exact(after)
+            upto, steps, exact = application.since(
+                after, feed.matches, settings.burst_bytes_max, incremental
             )
+            if not exact:
+                feed.note_part(upto)
             assert upto > after, "who is behind has something to get"
             sealed = self._seal(feed, after, upto, steps, upto < application.step)
             feed.keep_sealed(sealed)

@@ -12,7 +12,7 @@ from swell.config.reports import State, StatusOf, StatusReport, StatusRow
 
 if TYPE_CHECKING:
     from swell.config.delivery.feeds import Feed
-    from swell.config.delivery.subscribers import Member
+    from swell.config.delivery.subscribers import Member, Rejection
 
 
 def report(
@@ -39,7 +39,7 @@ def report(
 
 
 def _row(member: Member, configuration: Configuration | None, now: float) -> StatusRow:
-    container, feed, branch = member.container, member.feed, member.branch
+    container, branch = member.container, member.branch
     since, relay = member.since, member.by
     if branch is not None and branch.since > since:
         since, relay = branch.since, "" if branch.relay is member else branch.relay.name
@@ -50,15 +50,16 @@ def _row(member: Member, configuration: Configuration | None, now: float) -> Sta
         state = State.FAILED
     elif branch is not None:
         state = State.IN_STEP
-    rejected, applied = member.rejected, member.reached(Level.APPLIED)
-    if rejected is not None and rejected[0] > applied:
-        reason = f"rejected {rejected[1]}: {rejected[2]}"
+    applied = member.reached(Level.APPLIED)
+    version, rejected = _in_use(member, configuration, applied)
+    if rejected is not None:
+        reason = f"rejected {rejected.name}: {rejected.reason}"
     return StatusRow(
         container.name,
         container.owner,
         container.site,
         state,
-        version_at(configuration, feed.lifted(applied)) if configuration is not None else 0,
+        version,
         member.reached(Level.DELIVERED),
         applied,
         round(max(0.0, now - since), 3) if since else 0.0,
@@ -67,6 +68,21 @@ def _row(member: Member, configuration: Configuration | None, now: float) -> Sta
         container.avoided_until > now,
         reason,
     )
+
+
+def _in_use(
+    member: Member, configuration: Configuration | None, applied: int
+) -> tuple[int, Rejection | None]:
+    """The version that its application uses, and what it refuses instead. It may have applied
+    steps behind the one that it refuses."""
+    if configuration is None:
+        last = member.rejected
+        return 0, last if last is not None and last.step > applied else None
+    version = version_at(configuration, member.feed.lifted(applied))
+    refused = member.refusal(configuration.name)
+    if refused is None or version_at(configuration, refused.step) < version:
+        return version, None
+    return min(version, refused.uses), refused
 
 
 def version_at(configuration: Configuration, step: int) -> int:

@@ -10,6 +10,7 @@ gone stays listed as offline for a while, bounded.
 from __future__ import annotations
 
 from collections import OrderedDict
+from math import inf
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 OFFLINE_MAX = 65_536
 """Containers that are listed as offline, at most; the earliest are forgotten first."""
 
+OFFLINE_INTERESTS_MAX = 16 * 1024 * 1024
+"""Characters in all their interests."""
+
 LISTS_MAX = 32
 """Destination lists that a relay is known to have; it keeps more itself."""
 
@@ -34,18 +38,21 @@ _APPLIED = int(Level.APPLIED)
 
 
 class Rejection(NamedTuple):
+    """`uses`: the version that the application goes on with."""
+
     step: int
     name: str
     reason: str
+    uses: int = 0
 
 
 class Container:
     """One container and its link."""
 
     __slots__ = (
-        "avoided_until", "direct_until", "host", "interest_bytes", "legs", "lists", "members",
-        "name", "offline_since", "owner", "pass_", "pass_until", "port", "rank", "score",
-        "scored_at", "secret", "session", "site", "strikes", "willing",
+        "avoided_until", "confirmed_at", "direct_until", "host", "identity", "interest_bytes",
+        "legs", "lists", "members", "name", "offline_since", "owner", "pass_", "pass_until",
+        "port", "rank", "score", "scored_at", "secret", "session", "site", "strikes", "suspicions",
     )  # fmt: skip
 
     def __init__(self, name: str, owner: str) -> None:
@@ -54,8 +61,9 @@ class Container:
         self.site = ""
         self.host = ""
         self.port = 0
-        self.willing = False
         self.session: Session | None = None
+        self.identity = ""
+        """Whose link it is: of a token, or a certificate; empty where nobody can know."""
         self.secret = b""
         self.pass_ = b""
         self.pass_until = 0.0
@@ -68,22 +76,26 @@ class Container:
         self.score = 0.0
         self.rank = UNKNOWN
         self.scored_at = 0.0
-        self.strikes = 0
+        self.strikes = 0.0
         self.avoided_until = 0.0
         """It is not picked as a relay before."""
         self.direct_until = 0.0
         """No relay is asked to reach it before."""
+        self.suspicions = 0
+        """Branches with a wrong proof that it was in, behind the relay."""
         self.offline_since = 0.0
+        self.confirmed_at = inf
+        """Since when it is known to have its secret: what a relay brings may overtake it."""
 
-    def is_as(self, subscribe: Subscribe, may_relay: bool) -> bool:
+    def is_as(self, subscribe: Subscribe) -> bool:
         """Whether what it says of itself is known; else its places in trees change."""
-        said = (subscribe.site, subscribe.host, subscribe.port, subscribe.willing and may_relay)
-        return said == (self.site, self.host, self.port, self.willing)
+        said = (subscribe.site, subscribe.host, subscribe.port)
+        return said == (self.site, self.host, self.port)
 
-    def describe(self, subscribe: Subscribe, may_relay: bool) -> None:
+    def describe(self, subscribe: Subscribe) -> None:
         """Take over what it says of itself."""
         self.site, self.host = intern(subscribe.site), subscribe.host
-        self.port, self.willing = subscribe.port, subscribe.willing and may_relay
+        self.port = subscribe.port
 
     def knows(self, digest: bytes) -> bool:
         return self.lists is not None and digest in self.lists
@@ -101,7 +113,7 @@ class Member:
 
     __slots__ = (
         "applied", "blame", "blocked_at", "branch", "by", "container", "delivered", "failed",
-        "feed", "leg", "proven", "rejected", "rejections", "since", "tries",
+        "feed", "leg", "proven", "rejected", "rejections", "since", "tries", "willing",
     )  # fmt: skip
 
     def __init__(self, container: Container, feed: Feed) -> None:
@@ -109,6 +121,8 @@ class Member:
         self.feed = feed
         self.delivered = 0
         self.applied = 0
+        self.willing = False
+        """It may relay this feed, and would."""
         self.since = 0.0
         """When the last step was applied, or delivered."""
         self.by = ""
@@ -160,6 +174,18 @@ class Member:
         if len(self.rejections) > REJECTIONS_MAX:
             del self.rejections[next(iter(self.rejections))]
 
+    def refusal(self, name: str) -> Rejection | None:
+        """The last one of a configuration."""
+        found = [one for one in (self.rejections or {}).values() if one.name == name]
+        return max(found, default=None)
+
+    def abandon_leg(self) -> None:
+        """Nothing that is on its way to it is waited for. A leg that it shares with others goes
+        on for them."""
+        leg, self.leg = self.leg, None
+        if leg is not None and leg.burst is None:
+            leg.end()
+
     def settle(self) -> None:
         """Leave the branch and keep what it has reached."""
         branch, self.branch = self.branch, None
@@ -184,8 +210,9 @@ class Subscribers:
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, str], Container] = {}
         self._by_session: dict[Session, Container] = {}
-        self._offline: OrderedDict[Container, None] = OrderedDict()
-        """Those without a link, the earliest first."""
+        self._offline: OrderedDict[Container, int] = OrderedDict()
+        """Those without a link, the earliest first, and how long their interests are."""
+        self._offline_length = 0
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -210,9 +237,10 @@ class Subscribers:
         if container.session is not session:
             if container.session is not None:
                 del self._by_session[container.session]
-            self._offline.pop(container, None)
+            self._offline_length -= self._offline.pop(container, 0)
             container.session = session
             container.secret = secret
+            container.confirmed_at = inf
             container.lists = None
             container.offline_since = 0.0
             self._by_session[session] = container
@@ -225,8 +253,22 @@ class Subscribers:
         container.session = None
         container.lists = None
         container.offline_since = now
-        self._offline[container] = None
-        return [next(iter(self._offline))] if len(self._offline) > OFFLINE_MAX else []
+        self._offline[container] = container.interest_bytes
+        self._offline_length += container.interest_bytes
+        return self._beyond()
+
+    def _beyond(self) -> list[Container]:
+        """The earliest ones, as many as are too many."""
+        count = len(self._offline) - OFFLINE_MAX
+        length = self._offline_length - OFFLINE_INTERESTS_MAX
+        found = []
+        for container, size in self._offline.items():
+            if count <= 0 and length <= 0:
+                break
+            found.append(container)
+            count -= 1
+            length -= size
+        return found
 
     def expired(self, horizon: float) -> list[Container]:
         """Those who have been offline since before."""
@@ -241,5 +283,5 @@ class Subscribers:
         """It has no subscription any more."""
         if container.session is not None:
             del self._by_session[container.session]
-        self._offline.pop(container, None)
+        self._offline_length -= self._offline.pop(container, 0)
         del self._by_name[container.owner, container.name]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swell.config.access import follow_refusal, may_relay
+from swell.config.access import belong_refusal, follow_refusal, may_relay
 from swell.config.delivery import interest as interests
 from swell.config.delivery.ranks import is_score
 from swell.config.delivery.subscribers import Container, Member, Rejection
 from swell.config.messages import (
     Answer,
-    DestinationList,
     FeedStep,
     Level,
     ListRequest,
@@ -94,7 +93,6 @@ class Subscribing:
 
     def _problem(self, session: Session, message: Subscribe) -> tuple[str, str]:
         """Code and sentence of a refusal; empty: it is welcome."""
-        d = self._delivery
         try:
             check_application(message.application, reserved=True)
         except InvalidNameError as error:
@@ -110,17 +108,37 @@ class Subscribing:
         trouble = follow_refusal(access, message.application, message.interest)
         if trouble:
             return "no-access", trouble
-        container = d.subscribers.of(session)
-        return self._excess(container, message) if container is not None else ("", "")
+        trouble = belong_refusal(access, message.owner)
+        if trouble:
+            return "no-access", trouble
+        return self._taken(session, message) or self._excess(session, message)
 
-    def _excess(self, container: Container, message: Subscribe) -> tuple[str, str]:
-        if (container.name, container.owner) != (message.container, message.owner):
-            return (
-                "other-container",
-                f"this link belongs to container {container.name}: use another",
-            )
-        feed = self._delivery.feeds.get(message.application, interest_digest(message.interest))
-        if feed is not None and container in feed.members:
+    def _taken(self, session: Session, message: Subscribe) -> tuple[str, str] | None:
+        """Whether the name or the link is another's."""
+        container = self._delivery.subscribers.of(session)
+        if container is not None:
+            if (container.name, container.owner) == (message.container, message.owner):
+                return None
+            sentence = f"this link belongs to container {container.name}: use another"
+            return "other-container", sentence
+        holder = self._delivery.subscribers.find(message.owner, message.container)
+        if holder is None or holder.session is None or holder.identity == identity_of(session):
+            return None
+        return (
+            "name-taken",
+            f"{message.container} of {message.owner} is connected with another token or "
+            "certificate: give every container a name of its own",
+        )
+
+    def _excess(self, session: Session, message: Subscribe) -> tuple[str, str]:
+        feeds = self._delivery.feeds
+        feed = feeds.get(message.application, interest_digest(message.interest))
+        if feed is None:
+            trouble = feeds.excess(message.application, message.interest)
+            if trouble:
+                return "too-many", trouble
+        container = self._delivery.subscribers.of(session)
+        if container is None or (feed is not None and container in feed.members):
             return "", ""
         count, allowed = len(container.members), self._delivery.settings.subscriptions_max
         if count >= allowed:
@@ -145,12 +163,12 @@ class Subscribing:
                 self._come_back(container)
             secret = d.world.entropy(SECRET_BYTES)
             container = d.subscribers.attach(session, message.container, message.owner, secret)
-        access = session.access
-        relays = access is not None and may_relay(access, message.application, message.interest)
-        if not container.is_as(message, relays):
+            container.identity = identity_of(session)
+            container.pass_ = b""
+        if not container.is_as(message):
             for one in container.members:
                 d.step_out(one)
-            container.describe(message, relays)
+            container.describe(message)
             container.pass_ = b""
         feed = d.feeds.make(message.application, message.interest, slot, step)
         member = feed.members.get(container)
@@ -158,7 +176,13 @@ class Subscribing:
             member = feed.members[container] = Member(container, feed)
             container.members.append(member)
             container.interest_bytes += sum(map(len, message.interest))
-        elif member.branch is not None and member.reached(_DELIVERED) <= message.step:
+        access = session.access
+        granted = access is not None and may_relay(access, message.application, message.interest)
+        willing = message.willing and granted
+        if member.willing is not willing:
+            d.step_out(member)
+            member.willing = willing
+        if member.branch is not None and member.reached(_DELIVERED) <= message.step:
             return member  # all it wants is a new pass
         self._begin(member, message.step)
         member.applied = max(member.applied, min(message.applied, message.step))
@@ -178,9 +202,8 @@ class Subscribing:
         feed = member.feed
         feed.leave(member)
         feed.away.pop(member, None)
-        if member.leg is not None:
-            member.leg.end()
-        member.leg = member.blame = None
+        member.abandon_leg()
+        member.blame = None
         member.blocked_at = 0.0
         member.delivered = step
         member.speaks()
@@ -192,7 +215,8 @@ class Subscribing:
         if not container.pass_ or container.pass_until - now_s < PASS_S / 2:
             container.pass_until = now_s + PASS_S
             about = (container.owner, container.site, container.name)
-            what = Pass(d.cluster, *about, int(container.pass_until))
+            holder = container.session.link.peer if container.session is not None else ""
+            what = Pass(d.cluster, *about, int(container.pass_until), holder)
             container.pass_ = sign_pass(d.key, what)
         return Subscribed(
             number,
@@ -225,16 +249,17 @@ class Subscribing:
         if member is None or message.step > d.feeds.step_of(member.feed.slot, message.application):
             d.counters["config-repair-unknown"] += 1
             return
-        leg = member.leg
+        leg, feed = member.leg, member.feed
         if leg is not None and leg.burst is None and leg.sealed.after <= message.step:
             if message.step < leg.sealed.upto and d.world.now() - leg.sent_at < d.settings.repair_s:
                 return  # it is on its way
-            leg.end()
+            if feed.sealed.get(message.step) is leg.sealed:
+                del feed.sealed[message.step]  # it was of no use
         d.counters["config-repair"] += 1
         blocked_at = member.blocked_at
         self._begin(member, message.step)
         member.blocked_at = blocked_at
-        d.serve_soon(member)
+        d.serve_soon(member, asked=True)
 
     def on_renew(self, session: Session, message: Renew) -> None:
         d = self._delivery
@@ -254,26 +279,41 @@ class Subscribing:
             member.speaks()
             if member in feed.strays:
                 d.serve_soon(member)
+        if container is not None and rows:
+            container.confirmed_at = min(container.confirmed_at, now)
         if container is not None and message.score > 0.0 and is_score(message.score):
             d.receipts.take_score(container, message.score, now)
         session.send(Renewed(tuple(rows)))
 
     def on_rejected(self, session: Session, message: Rejected) -> None:
+        d = self._delivery
         member = self._member(session, message.application, message.interest)
-        if member is None:
+        if member is None or message.step > d.feeds.step_of(member.feed.slot, message.application):
+            d.counters["config-rejected-unknown"] += 1
             return
-        self._delivery.counters["config-rejected"] += 1
-        member.reject(Rejection(message.step, message.name, message.reason))
+        d.counters["config-rejected"] += 1
+        member.feed.rejected_step = max(member.feed.rejected_step, message.step)
+        member.reject(Rejection(message.step, message.name, message.reason, message.uses))
         member.speaks()
-        self._delivery.progressed(member.feed)
+        d.progressed(member.feed)
 
     def on_list_request(self, session: Session, message: ListRequest) -> None:
         """A relay has lost lists that it was sent."""
-        container = self._delivery.subscribers.of(session)
-        lists: tuple[DestinationList, ...] = ()
-        if container is not None and container.lists is not None:
-            found = (container.lists.get(digest) for digest in message.digests)
-            lists = tuple(what for what in found if what is not None)
-        self._delivery.counters["config-list-request"] += 1
-        if lists:
-            session.send(Lists(lists))
+        d = self._delivery
+        d.counters["config-list-request"] += 1
+        container = d.subscribers.of(session)
+        if container is None or container.lists is None:
+            return
+        known = container.lists
+        digests = [digest for digest in dict.fromkeys(message.digests) if digest in known]
+        if digests:
+            lists = tuple(known[digest] for digest in digests)
+            signatures = tuple(d.sending.sign(container, digest) for digest in digests)
+            session.send(Lists(lists, signatures))
+
+
+def identity_of(session: Session) -> str:
+    """Who has made a link: the token it has shown, else the name in its certificate. Empty where
+    there is neither: plain TCP on loopback."""
+    token = session.access.token if session.access is not None else ""
+    return f"token {token}" if token else session.link.peer

@@ -1,7 +1,8 @@
 """Trees of one group: who relays, and to whom (RIP-7, RIP-8; Ripple 4.3). Pure functions.
 
 A group of n gets ⌈n / (relay_fanout + 1)⌉ relays: those of the smallest ranks, ties by name. The
-others are dealt out to them evenly, in order of their names. Where a group may have fewer relays
+others are dealt out to them evenly, in order of their names; whoever was with a relay before stays
+with it, so that few lists change when somebody comes or goes. Where a group may have fewer relays
 at the first level than it needs, those pass on to further relays.
 
 Invariants: everybody is in a tree once; no list is longer than `relay_fanout`; no path from the
@@ -10,11 +11,17 @@ server has more than three hops; the same input gives the same tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 SMALL_GROUP = 2
 """Up to so many are served directly."""
+
+SHARE_PERCENT_MAX = 25
+"""Beyond its fair share, a relay keeps so many more of those it had."""
+
+_NOWHERE: Mapping[int, int] = MappingProxyType({})
 
 
 class Candidate(NamedTuple):
@@ -56,8 +63,14 @@ def shares(sizes: Sequence[int], relay_fanout: int, server_fanout: int) -> list[
     ]
 
 
-def grow(group: Sequence[Candidate], relay_fanout: int, share: int) -> Tree:
-    """The tree of a group that is in the order of its names, with `share` first-level relays."""
+def grow(
+    group: Sequence[Candidate],
+    relay_fanout: int,
+    share: int,
+    homes: Mapping[int, int] = _NOWHERE,
+) -> Tree:
+    """The tree of a group that is in the order of its names, with `share` first-level relays.
+    `homes`: who was behind which relay before."""
     reachable = [place for place, one in enumerate(group) if one.reachable]
     size = len(reachable)
     willing = [place for place in reachable if group[place].relays]
@@ -70,29 +83,45 @@ def grow(group: Sequence[Candidate], relay_fanout: int, share: int) -> Tree:
     upper, lower = sorted(willing[:first]), sorted(willing[first : first + second])
     picked = frozenset(willing[: first + second])
     leaves = [place for place in reachable if place not in picked]
-    below = _dealt(lower, [relay_fanout] * first)
-    # Those with the most relays below come first, so that room grows along the rows.
-    room = [relay_fanout - len(row) for row in below] + [relay_fanout] * second
-    rows = _dealt(leaves, room)
-    under = dict(zip(lower, rows[first:], strict=True))
+    below, _ = _dealt(lower, dict.fromkeys(upper, relay_fanout), homes)
+    room = {relay: relay_fanout - len(below[relay]) for relay in upper}
+    rows, left = _dealt(leaves, room | dict.fromkeys(lower, relay_fanout), homes)
     boughs = tuple(
-        Bough(relay, tuple(Bough(r, (), tuple(under[r])) for r in below[k]), tuple(rows[k]))
-        for k, relay in enumerate(upper)
+        Bough(relay, tuple(Bough(r, (), tuple(rows[r])) for r in below[relay]), tuple(rows[relay]))
+        for relay in upper
     )
-    placed = sum(len(row) for row in rows)
     direct = [place for place, one in enumerate(group) if not one.reachable]
-    direct += leaves[placed:]
-    return Tree(boughs, tuple(sorted(direct)))
+    return Tree(boughs, tuple(sorted(direct + left)))
 
 
-def _dealt(items: Sequence[int], room: Sequence[int]) -> list[list[int]]:
-    """Cut items into rows as evenly as the room allows, which grows from row to row. What does
-    not fit is left over."""
-    rows: list[list[int]] = []
-    at = 0
-    for k, size in enumerate(room):
-        fair = -(-(len(items) - at) // (len(room) - k))
-        count = min(size, fair)
-        rows.append(list(items[at : at + count]))
+def _dealt(
+    items: Sequence[int], room: Mapping[int, int], homes: Mapping[int, int]
+) -> tuple[dict[int, list[int]], list[int]]:
+    """Deal items out to relays, each with so much room; what is left over. Whoever was with one of
+    them stays, unless that one has many more than its share; the others fill up evenly."""
+    kept_max = -(-len(items) // len(room)) * (SHARE_PERCENT_MAX + 100) // 100
+    rows: dict[int, list[int]] = {relay: [] for relay in room}
+    left: list[int] = []
+    for item in items:
+        home = homes.get(item, -1)
+        row = rows.get(home)
+        if row is not None and len(row) < min(room[home], kept_max):
+            row.append(item)
+        else:
+            left.append(item)
+    # The longest first: what they have too much the others need not get.
+    by_length = sorted(rows, key=lambda relay: -len(rows[relay]))
+    at, total = 0, len(items)
+    for k, relay in enumerate(by_length):
+        row = rows[relay]
+        fair = -(-total // (len(by_length) - k))
+        count = max(0, min(room[relay], fair) - len(row))
+        row += left[at : at + count]
         at += count
-    return rows
+        total -= len(row)
+    for relay, row in rows.items():
+        count = room[relay] - len(row)
+        row += left[at : at + count]
+        at += count
+        row.sort()
+    return rows, left[at:]

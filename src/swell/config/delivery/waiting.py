@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from swell.config.delivery.retries import SILENT
 from swell.config.messages import Level
 from swell.config.reports import Await, Awaited, Named, Tally, encode_answer
+from swell.store.gateway import DEADLINE_S_MAX
 from swell.store.messages import Status
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Waiting:
             done(Status.BUSY, b"too many wait at this node: ask again later")
             return
         d = self._delivery
+        if not 0.0 < deadline_s <= DEADLINE_S_MAX:
+            deadline_s = DEADLINE_S_MAX
         due_at = d.world.now() + DEADLINE_SHARE * deadline_s
         self._count += 1
         self._waiters.setdefault(question.application, []).append(Waiter(question, due_at, done))
@@ -85,12 +88,16 @@ class Waiting:
                 self._count -= 1
                 waiter.done(Status.REDIRECT, b"")
 
-    def sweep(self, now: float) -> None:
+    def applications(self) -> list[str]:
+        """Those that somebody waits for."""
+        return list(self._waiters)
+
+    def is_thorough(self, now: float) -> bool:
+        """Whether it is time to look at every container."""
         thorough = now >= self._thorough_at
         if thorough:
             self._thorough_at = now + THOROUGH_S
-        for application in list(self._waiters):
-            self.check(application, now, thorough)
+        return thorough
 
     def check(self, application: str, now: float, thorough: bool = False) -> None:
         """Answer those whose step is everywhere, or whose time is over. `thorough` looks at every
@@ -130,9 +137,7 @@ class Waiting:
         application = self._delivery.feeds.application(feed)
         if feed.wants_all or application is None or step > application.step:
             return True
-        _, steps = application.since(step - 1, feed.matches, 1, True)
-        # Where the step is no longer kept as it was, only the newest values are known.
-        return bool(steps) and steps[0].number == step
+        return application.touches(step, feed.matches)
 
     def _is_complete(
         self, waiter: Waiter, lows: dict[tuple[Feed, int], float], now: float, thorough: bool
@@ -193,7 +198,7 @@ class Waiting:
         question, feeds = waiter.question, self._feeds(waiter)
         if complete and not question.names_max and question.level == _APPLIED and len(feeds) == 1:
             (feed,) = feeds
-            quiet = not feed.strays and not feed.away
+            quiet = not feed.strays and not feed.away and feed.rejected_step < question.step
             if quiet and self._low(feed, _APPLIED, now, thorough=False) >= question.step:
                 return Awaited(True, applied=Tally(len(feed.members)))
         worst: dict[Container, tuple[int, str]] = {}

@@ -31,6 +31,9 @@ QUICK_BYTES_MAX = 64 * 1024
 """A fast reader is tried first on texts up to this length; longer ones are read off the loop, where
 nothing may be built that is as large as they are."""
 
+RUN_KEYS_MAX = 4096
+"""Keys of an object that are looked at in one go."""
+
 _SENTENCES = {
     "Expecting value": "expected a value",
     "Expecting ',' delimiter": "expected a comma",
@@ -147,7 +150,16 @@ def _bound_nesting(data: bytes) -> None:
 
 
 def _unique(pairs: list[tuple[str, None]]) -> None:
-    if len(dict(pairs)) != len(pairs):
+    """A long object is taken apart in runs, so that other threads have their turns in between."""
+    if len(pairs) <= RUN_KEYS_MAX:
+        if len(dict(pairs)) != len(pairs):
+            raise _NotStrictError
+        return
+    count, keys = len(pairs), set[str]()
+    while pairs:
+        keys.update([key for key, _ in pairs[-RUN_KEYS_MAX:]])
+        del pairs[-RUN_KEYS_MAX:]
+    if len(keys) != count:
         raise _NotStrictError
 
 

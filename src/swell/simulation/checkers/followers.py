@@ -31,6 +31,8 @@ class Followed:
     """The highest version that was ever there, by name."""
     accepted: dict[str, int] = field(default_factory=dict)
     """... and that its application took."""
+    refused: dict[str, list[int]] = field(default_factory=dict)
+    """Versions that its application refused."""
     latest: dict[str, int] = field(default_factory=dict)
     """Versions in this life."""
     step: int = 0
@@ -40,6 +42,16 @@ class Followed:
 
     def note(self, name: str, version: int) -> None:
         self.seen[name] = max(self.seen.get(name, 0), version)
+
+    def refuse(self, name: str, version: int) -> None:
+        self.refused.setdefault(name, []).append(version)
+
+    def took(self, name: str, version: int) -> bool:
+        """Whether its application took a version, or judged a later one in its place."""
+        refused = self.refused.get(name, ())
+        if self.accepted.get(name, 0) >= version:
+            return True
+        return version not in refused and max(refused, default=0) > version
 
     def accept(self, name: str, version: int) -> None:
         self.accepted[name] = max(self.accepted.get(name, 0), version)
@@ -141,10 +153,12 @@ class Followers:
     def _behind(
         self, followed: Followed, application: str, step: int, versions: dict[str, int]
     ) -> Iterator[str]:
-        """Names of interest of which these versions are older than those of a step."""
+        """Names of interest of which these versions are older than those of a step. Whoever
+        catches up skips what has changed again since: it comes with a later step."""
         for name in self.chains.names(application):
             version = self.chains.version_at(application, name, step)
-            if versions.get(name, 0) < version and followed.matches(name):
+            changed_again = self.chains.find(application, name, version + 1) is not None
+            if versions.get(name, 0) < version and not changed_again and followed.matches(name):
                 yield name
 
     def lacks(self, session: ContainerSession) -> list[str]:
@@ -183,7 +197,7 @@ class Followers:
             followed = self.of(named.container, application)
             for name in self.chains.names_in(application, step):
                 version = self.chains.version_at(application, name, step)
-                if followed.matches(name) and followed.accepted.get(name, 0) < version:
+                if followed.matches(name) and not followed.took(name, version):
                     self._complain(
                         "await",
                         f"{named.container} is named as applied in step {step} of {application},"

@@ -13,6 +13,7 @@ from enum import Enum
 from swell.config import operations as ops
 from swell.config.edits import Edit
 from swell.config.operations import Published
+from swell.config.requests import made_of
 from swell.config.versions import NO_VERSION
 from swell.simulation.checkers.versions import Chains
 
@@ -44,6 +45,8 @@ class Publications:
     all: list[Publication] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     reads: int = 0
+    answered: int = 0
+    """Publications that were acknowledged."""
     _steps: dict[str, int] = field(default_factory=dict)
     """Application → newest step acknowledged."""
     _versions: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -56,10 +59,11 @@ class Publications:
 
     def acknowledged(self, publication: Publication, published: Published) -> None:
         publication.outcome, publication.published = Outcome.ACKNOWLEDGED, published
+        self.answered += 1
         application = publication.application
         self._steps[application] = max(self._steps.get(application, 0), published.step)
-        for made in published.made:
-            key = application, made.name
+        for name, made in made_of(publication.edits, published).items():
+            key = application, name
             self._versions[key] = max(self._versions.get(key, 0), made.version)
 
     def count(self, outcome: Outcome) -> int:
@@ -103,7 +107,8 @@ class Publications:
 
     def _wrongs(self, one: Publication, published: Published) -> list[str]:
         """An acknowledged one is in the log as it was said, or changed nothing."""
-        changed = tuple(sorted(made.name for made in published.made if made.changed))
+        parts = made_of(one.edits, published)
+        changed = tuple(sorted(name for name, made in parts.items() if made.changed))
         at = self.chains.authors.get(one.author)
         if not changed:
             return [f"{one.author} changed nothing and made step {at}"] if at else []
@@ -116,21 +121,22 @@ class Publications:
             )
         if self.chains.names_in(one.application, published.step) != changed:
             found.append(f"{one.author}: step {published.step} is not all of {changed}")
-        for edit, made in zip(one.edits, published.made, strict=True):
-            known = self.chains.find(one.application, made.name, made.version)
+        for name, made in parts.items():
+            known = self.chains.find(one.application, name, made.version)
             if known is None and made.id == NO_VERSION and not made.changed:
                 continue  # a deletion of nothing
             if known is None or known.id != made.id:
-                found.append(f"{one.author} was told {made}, which is {known}")
-            elif made.changed and not self._was_met(
-                one.application, edit, made.version, known.base
-            ):
-                found.append(f"{one.author}: {made.name} was made from another version")
+                found.append(f"{one.author} was told {name} is {made}, which is {known}")
+        for edit in one.edits:
+            made = parts[edit.name]
+            if made.changed and not self._was_met(one.application, edit, made.version):
+                found.append(f"{one.author}: {edit.name} was made from another version")
         return found
 
-    def _was_met(self, application: str, edit: Edit, version: int, base: bytes) -> bool:
+    def _was_met(self, application: str, edit: Edit, version: int) -> bool:
         condition = edit.condition
-        if condition is None or condition == base:
+        known = self.chains.find(application, edit.name, version)
+        if condition is None or known is None or condition == known.base:
             return True
         before = self.chains.find(application, edit.name, version - 1)
         return condition == NO_VERSION and (before is None or before.data is None)

@@ -130,8 +130,8 @@ class WatchedMachine(ConfigMachine):
 
     __slots__ = ("_chains", "_where")
 
-    def __init__(self, keep_versions: int, chains: Chains, where: str) -> None:
-        super().__init__(keep_versions)
+    def __init__(self, chains: Chains, where: str) -> None:
+        super().__init__()
         self._chains = chains
         self._where = where
 

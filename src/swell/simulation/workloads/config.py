@@ -48,7 +48,9 @@ ARRIVE_S = 2.0
 
 def settings(rng: Random) -> Settings:
     """Small trees, short histories and short bursts in some runs: little is then enough to get to
-    the edge of each."""
+    the edge of each. Whole values only, in bursts that end anywhere, belong to no step."""
+    burst_bytes_max = rng.choice((300, 2000, 256 * 1024))
+    receipt_wait_s = rng.choice((0.3, 0.6))
     return Settings(
         overlay=OverlaySettings(connections=6, report_interval_s=1.0),
         directory=DirectorySettings(retire_after_s=600.0),
@@ -58,14 +60,15 @@ def settings(rng: Random) -> Settings:
         config=ConfigSettings(
             relay_fanout=rng.choice((2, 3, 60)),
             server_fanout=rng.choice((1, 2, 64)),
-            incremental=rng.random() < 0.9,
+            incremental=burst_bytes_max < 256 * 1024 or rng.random() < 0.7,
             adaptive=rng.random() < 0.8,
             list_digests=rng.random() < 0.8,
             bursts_open=rng.choice((1, 2, 4)),
-            burst_bytes_max=rng.choice((300, 2000, 256 * 1024)),
-            receipt_wait_s=rng.choice((0.3, 1.0)),
+            burst_bytes_max=burst_bytes_max,
+            receipt_wait_s=receipt_wait_s,
             hold_bursts=rng.choice((2, 64)),
-            repair_s=rng.choice((0.3, 1.0)),
+            # A relay is found out before those behind it help themselves.
+            repair_s=3.0 * receipt_wait_s,
             renew_s=rng.choice((1.0, 4.0)),
             keep_versions=rng.choice((4, 64)),
             score_s=rng.choice((1.0, 5.0)),

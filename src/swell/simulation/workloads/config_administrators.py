@@ -24,7 +24,11 @@ from swell.simulation.workloads.config_values import NAMES, edit
 from swell.store.request import Request
 
 DEADLINE_S = 4.0
-THINK_S = (0.05, 0.9)
+THINK_S = (0.05, 0.8)
+ENOUGH = 300
+"""With so many publications acknowledged they publish less: a run is long enough for all that fails
+to be felt."""
+
 NAMES_MAX = 100
 
 Done = Callable[[Answer | SwellError], None]
@@ -71,7 +75,7 @@ class Administrator(Client):
         rng = self.rng
         application = rng.choice(self._applications)
         chance = rng.random()
-        if chance < 0.7:
+        if chance < (0.7 if self._publications.answered < ENOUGH else 0.3):
             self.publish(application, self._edits(application), DEADLINE_S, self._published)
         elif chance < 0.95:
             self.read(application, rng.choice(NAMES), DEADLINE_S, lambda known: self.think())
@@ -109,8 +113,8 @@ class Administrator(Client):
             if isinstance(outcome, Answer):
                 published = requests.published_of(outcome.body)
                 self._publications.acknowledged(publication, published)
-                for made in published.made:
-                    self._learn(application, made.name, made.version, made.id)
+                for name, made in requests.made_of(edits, published).items():
+                    self._learn(application, name, made.version, made.id)
             elif not isinstance(outcome, OutcomeUnknownError):
                 publication.outcome = Outcome.REFUSED
             ended(publication)

@@ -174,8 +174,10 @@ class Container:
         assert session is not None
         attachments = session.attaching.all.values()
         feed = next(one.feed for one in attachments if one.feed.application == update.application)
+        followed = self._followers.of(self.name, update.application)
         if self.rng.random() < self.manner.refuses:
+            followed.refuse(update.name, update.version)
             session.rejected(feed, update.name, update.version, "the application does not like it")
         else:
-            self._followers.of(self.name, update.application).accept(update.name, update.version)
+            followed.accept(update.name, update.version)
             session.applied(feed, update.name, update.version)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from swell.config.delivery.delivery import Delivery
 from swell.config.delivery.feeds import Feed
 from swell.config.operations import CONFIG_SERVICE
@@ -22,7 +24,7 @@ from swell.simulation.workloads.result import Result
 LOOK_EVERY_S = 1.0
 """How often the containers, and what primaries believe of them, are looked at."""
 
-HARM_MAX = 8
+HARM_MAX = 12
 """A relay that did harm to so many bursts must have been reported."""
 
 
@@ -48,6 +50,8 @@ class ConfigFleet(Cluster):
         self.administrators: list[Administrator] = []
         self.avoided: dict[str, list[str]] = {}
         """Relay → why it was reported."""
+        self._counters: list[Counter[str]] = []
+        """Of all nodes, in all their lives."""
         self.fleet.on_start = self._watch
         simulation.on_event(self._on_event)
 
@@ -74,11 +78,9 @@ class ConfigFleet(Cluster):
     # Watching.
 
     def _watch(self, node: Node) -> None:
-        """Every machine of a node reports what it applies."""
-        keep_versions = self.fleet.settings.config.keep_versions
-        node.store.services[CONFIG_SERVICE] = lambda: WatchedMachine(
-            keep_versions, self.chains, node.config.name
-        )
+        """Every machine of a node reports what it applies; its counters outlive it."""
+        self._counters.append(node.counters)
+        node.store.services[CONFIG_SERVICE] = lambda: WatchedMachine(self.chains, node.config.name)
 
     def _on_event(self, time_s: float, process: str, event: Event) -> None:
         if isinstance(event, RelayAvoided):
@@ -161,7 +163,9 @@ class ConfigFleet(Cluster):
     def finish(self) -> Result:
         containers = self.containers.values()
         publications = self.publications
-        nodes = [node for name in self.fleet.processes if (node := self.fleet.node(name))]
+        nodes: Counter[str] = Counter()
+        for counters in self._counters:
+            nodes.update(counters)
         self.result.counts |= {
             "containers": len(containers),
             "publishes": publications.count(Outcome.ACKNOWLEDGED),
@@ -172,11 +176,11 @@ class ConfigFleet(Cluster):
             "deliveries": self.followers.updates,
             "relayed": sum(one.counter("relayed") for one in containers),
             "restarts": sum(one.restarts for one in containers),
-            "mended": sum(one.counter("held") + one.counter("repairs") for one in containers)
-            + sum(node.counters["config-missed"] for node in nodes),
+            "mended": nodes["config-missed"]
+            + sum(one.counter("held") + one.counter("repairs") for one in containers),
             "malicious": sum(one.malice is not None for one in containers),
             "avoided": sum(map(len, self.avoided.values())),
-            "failed": sum(node.counters["config-failed"] for node in nodes),
+            "failed": nodes["config-failed"],
         }
         return super().finish()
 

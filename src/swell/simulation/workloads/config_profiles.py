@@ -26,9 +26,9 @@ REQUIRED: Mapping[str, float] = {
     "containers": 30,
     "publishes": 200,
     "deliveries": 1000,
-    "relayed": 200,
+    "relayed": 100,
     "failovers": 1,
-    "restarts": 3,
+    "restarts": 2,
     "mended": 1,
     "virtual_s": 60,
 }
