@@ -99,7 +99,12 @@ class Publisher:
         value = str(self._values)
         setting = edits.set(rng.choice(DOCUMENTS), f"key{rng.randrange(9)}", value)
         putting = edits.put(rng.choice(TEXTS), f"{PADDING}\n{value}\n{PADDING}")
-        return {"set": [setting], "put": [putting], "batch": [setting, putting]}[kind]
+        kinds: dict[str, Sequence[edits.Edit]] = {
+            "set": (setting,),
+            "put": (putting,),
+            "batch": (setting, putting),
+        }
+        return kinds[kind]
 
 
 class Version(NamedTuple):
@@ -157,6 +162,8 @@ class Checker:
         snapshot a life goes on where the one before was, else it begins anywhere."""
         versions: dict[tuple[str, str], int] = {}
         steps: dict[str, int] = {}
+        fresh: set[str] = set()
+        """Applications of which this life began with nothing."""
         for line in record:
             if isinstance(line, Begun):
                 self._check_begun(container, line, versions, keeps)
@@ -175,8 +182,8 @@ class Checker:
             steps[line.application] = line.step
             self.heard += 1
         for application in steps:
-            for name, version in newest(self._chains[application]).items():
-                assert versions.get((application, name)) == version, (container, application, name)
+            for one, version in newest(self._chains[application]).items():
+                assert versions.get((application, one)) == version, (container, application, one)
 
     def _check_begun(
         self, container: str, begun: Begun, before: dict[tuple[str, str], int], keeps: bool

@@ -39,12 +39,12 @@ SETTINGS = ConfigSettings(value_bytes_max=VALUE_BYTES_MAX)
 START_S = 60.0
 WITHIN_S = 60.0
 SOON_S = 10.0
-SLOTS_ASKED = 10_000
+SUBSCRIPTIONS = 10_000
 UPDATES = 2_000
 UPDATE_BYTES = 10_240
 WINDOW = 16
-GROWTH_MIB_MAX = 6.0
-"""Beyond the usual; the updates that one does not read have 20 MiB together."""
+GROWTH_MIB_MAX = 10.0
+"""The updates that nobody reads have 20 MiB together."""
 SLOWER_MAX = 3.0
 SLOWER_S = 0.05
 """On a machine that does other things too."""
@@ -306,13 +306,13 @@ def test_ten_thousand_subscriptions(cluster: LocalCluster) -> None:
     async def scenario() -> None:
         async with unharmed(cluster, "many0") as configs:
             address = await address_of_primary(cluster, "many0")
-            names = await applications_at(cluster, address, SLOTS_ASKED // APPLICATION_FEEDS_MAX)
+            names = await applications_at(cluster, address, SUBSCRIPTIONS // APPLICATION_FEEDS_MAX)
             async with raw_container(address, cluster.plan.cluster, "greedy") as greedy:
                 asked = asyncio.create_task(ask_for(greedy, names))
-                answers = [await subscribed(greedy) for _ in range(SLOTS_ASKED)]
+                answers = [await subscribed(greedy) for _ in range(SUBSCRIPTIONS)]
                 await asked
                 refused = [one for one in answers if one.answer != Answer.SERVING]
-                assert len(refused) == SLOTS_ASKED - SETTINGS.subscriptions_max
+                assert len(refused) == SUBSCRIPTIONS - SETTINGS.subscriptions_max
                 assert {one.sentence for one in refused} == {
                     "greedy has 4096 subscriptions, allowed are 4096"
                 }
@@ -328,7 +328,7 @@ def test_ten_thousand_subscriptions(cluster: LocalCluster) -> None:
 
 
 async def ask_for(container: Any, names: list[str]) -> None:
-    for k in range(SLOTS_ASKED):
+    for k in range(SUBSCRIPTIONS):
         await container.subscribe(names[k // APPLICATION_FEEDS_MAX], (f"n{k}",))
 
 
@@ -352,11 +352,8 @@ def test_a_subscriber_that_never_reads(cluster: LocalCluster) -> None:
             name = await primary_of(address, cluster.plan.cluster, "slow")
             pid = cluster.process_of(name).pid
             async with client_of(cluster, app="slow", container="c1") as container:
-                await flow(configs, container, UPDATES // 8)
-                before = memory_mib(pid).resident
-                alone = await flow(configs, container, UPDATES // 2)
-                # What the log takes anyway, until it is cut.
-                usual = 2.0 * (memory_mib(pid).resident - before)
+                await flow(configs, container, UPDATES // 4)
+                alone = await flow(configs, container, UPDATES // 4)
                 async with raw_container(address, cluster.plan.cluster, "stuck") as stuck:
                     await stuck.subscribe("slow")
                     assert (await subscribed(stuck)).answer == Answer.SERVING
@@ -372,7 +369,7 @@ def test_a_subscriber_that_never_reads(cluster: LocalCluster) -> None:
                     (failed,) = report.failed.names
                     assert failed.container == "stuck"
                     assert failed.reason in ("silent", "link full")
-                assert growth < 1.25 * usual + GROWTH_MIB_MAX
+                assert growth < GROWTH_MIB_MAX
                 assert beside < SLOWER_MAX * alone + SLOWER_S
 
     run(scenario())

@@ -107,7 +107,6 @@ class ToyStore:
     def __init__(self) -> None:
         self.state = SlotState({CONFIG_SERVICE: ConfigMachine})
         self.serving = True
-        self.leased = True
         self.room = 1024
         self.log: deque[tuple[Execute, Callable[[Status, bytes], None]]] = deque()
         self.bodies: list[bytes] = []
@@ -127,10 +126,7 @@ class ToyStore:
         if not self.serving:
             done(Status.REDIRECT, b"")
         elif execute.read == Read.LINEARIZABLE:
-            if self.leased:
-                done(*self.state.query(execute.service, execute.body))
-            else:
-                done(Status.BUSY, b"")
+            done(*self.state.query(execute.service, execute.body))
         elif len(self.log) >= self.room:
             done(Status.BUSY, b"")
         else:

@@ -15,6 +15,7 @@ import msgspec
 from swell.simulation import Simulation
 from swell.store import entry as entries
 from swell.store.entry import NO_DIGEST, Entry
+from swell.store.parts import Parts
 from swell.store.storage import Restored, SlotImage, Storage
 from swell.world import World
 from tests.unit.simulation_toys import Recorder
@@ -40,15 +41,20 @@ class Slot:
         return self.fence, tuple(entry.data for entry in self.log)
 
     def image(self, base: int) -> SlotImage:
-        """The state of a slot is the list of the entries that made it."""
-        state = msgspec.msgpack.encode([entry.data for entry in self.log[:base]]) if base else None
+        """The state of a slot is the list of the entries that made it; every other one is in
+        pieces, as long ones are."""
+        state: bytes | Parts | None = None
+        if base:
+            state = msgspec.msgpack.encode([entry.data for entry in self.log[:base]])
+            if base % 2:
+                state = Parts([state[:5], state[5:]])
         tip = self.log[base - 1] if base else None
         epoch, digest = (tip.epoch, tip.digest) if tip else (0, NO_DIGEST)
         return SlotImage(self.fence, base, epoch, digest, state, self.log[base:], self.commit)
 
 
 def slot_of(image: SlotImage) -> Slot:
-    applied = msgspec.msgpack.decode(image.state or b"\x90", type=list[bytes])
+    applied = msgspec.msgpack.decode(bytes(image.state or b"\x90"), type=list[bytes])
     assert len(applied) == image.base
     log = [entries.read(data) for data in applied] + image.entries
     tip = log[image.base - 1] if image.base else None

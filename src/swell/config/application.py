@@ -118,15 +118,19 @@ class Application:
                 uploads.drop(self.name, edit.data)
         return Published(self.step, tuple(map(_made, made)))
 
+    def check_base(self, name: str, base: bytes) -> None:
+        """What was resolved against another version than the present one is not executed."""
+        present = self.present(name)
+        if base != present.id:
+            raise NotExecutedError(
+                f"{name} of {self.name} {present.words()} and has changed meanwhile: send it again"
+            )
+
     def _next(self, edit: Resolved, uploads: Uploads) -> Next:
         present = self.present(edit.name)
         if not present.allows(edit.condition):
             raise conflict(self.name, edit.name, present)
-        if edit.base != present.id:
-            raise NotExecutedError(
-                f"{edit.name} of {self.name} {present.words()} and has changed meanwhile:"
-                " send it again"
-            )
+        self.check_base(edit.name, edit.base)
         if edit.name not in self.configurations:
             check_configuration(edit.name, reserved=True)
         uploaded = None

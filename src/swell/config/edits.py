@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from swell.config.names import INSTANCES, check_configuration
 from swell.config.versions import VersionId
-from swell.errors import InvalidNameError
+from swell.errors import InvalidNameError, SwellError
 from swell.wire.codec import Message
 
 WHOLE_BYTES_MAX = 256 * 1024
@@ -109,6 +109,10 @@ def check_edit(edit: Edit) -> None:
     check_configuration(edit.name, reserved=by_lines)
     if by_lines and edit.name != INSTANCES:
         raise InvalidNameError(f"{edit.name} is no list: only {INSTANCES} is changed by lines")
+
+
+class UnresolvableError(SwellError):
+    """An edit that makes no sense; the sentence names the configuration."""
 
 
 class Way(IntEnum):

@@ -43,9 +43,9 @@ class Ticket:
 
 
 class Ordered:
-    """A step that is under way: the versions it should make, and who waits for its outcome."""
+    """A step that is under way: the versions it should make."""
 
-    __slots__ = ("ids", "names", "settled", "verdicts", "waited_for")
+    __slots__ = ("ids", "names", "settled", "waited_for")
 
     def __init__(self, steps: Sequence[Ready]) -> None:
         self.names = [ready.edit.name for ready in steps]
@@ -53,8 +53,6 @@ class Ordered:
         self.settled = False
         self.waited_for = False
         """Whether heads were built on it: not if it was answered at once."""
-        self.verdicts: list[Callable[[bool], None]] = []
-        """Told whether all was as predicted up to here."""
 
     def as_predicted(self, status: Status, body: bytes) -> bool:
         if status is not Status.DONE:
@@ -68,13 +66,11 @@ class Ordered:
 class Line:
     """One application at its primary: heads, what is under way, and who waits."""
 
-    __slots__ = ("_heads", "_queues", "application", "newest", "settling", "under_way")
+    __slots__ = ("_heads", "_queues", "application", "settling", "under_way")
 
     def __init__(self, application: str) -> None:
         self.application = application
         self.under_way = 0
-        self.newest: Ordered | None = None
-        """The last step that was ordered."""
         self.settling = False
         self._heads: dict[str, tuple[Present, Ordered]] = {}
         self._queues: dict[str, deque[Ticket]] = {}
@@ -101,7 +97,6 @@ class Line:
 
     def order(self, ordered: Ordered, steps: Sequence[Ready]) -> None:
         """A step was ordered and its outcome is open."""
-        self.newest = ordered
         ordered.waited_for = True
         for ready in steps:
             self._heads[ready.edit.name] = (ready.made.after, ordered)
@@ -119,7 +114,6 @@ class Line:
         if not self.under_way:
             self._heads.clear()
             self.settling = False
-            self.newest = None
 
     # Waiting.
 

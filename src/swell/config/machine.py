@@ -17,7 +17,7 @@ from swell.config import operations as ops
 from swell.config.application import Application
 from swell.config.configuration import Configuration, NotKeptError
 from swell.config.content import Content
-from swell.config.edits import WHOLE_BYTES_MAX
+from swell.config.edits import WHOLE_BYTES_MAX, UnresolvableError
 from swell.config.names import INSTANCES, check_application
 from swell.config.operations import BadOperationError, Operation
 from swell.config.uploads import Uploads
@@ -48,6 +48,7 @@ class ConfigMachine:
         """Grows with every change of a service: its followers look at the last so many."""
         self._operations: dict[type, Callable[[Any], bytes]] = {
             ops.Step: self._step,
+            ops.Refuse: self._refuse,
             ops.Stage: self._stage,
             ops.SetOptions: self._set_options,
             ops.Publish: _unresolved,
@@ -118,6 +119,14 @@ class ConfigMachine:
         if edited and INSTANCES in application.configurations:
             self._note_service(name)
         return _encode(published)
+
+    def _refuse(self, refuse: ops.Refuse) -> bytes:
+        application = self._applications.get(refuse.application)
+        if application is None:
+            application = Application(refuse.application)
+        for name, base in refuse.bases:
+            application.check_base(name, base)
+        raise UnresolvableError(refuse.sentence)
 
     def _note_service(self, name: str) -> None:
         self.services.pop(name, None)

@@ -53,7 +53,8 @@ class Operation(IntEnum):
     STAGE = 2
     OPTIONS = 3
     STEP = 4
-    """What the primary makes of a `publish`; only it may order one."""
+    REFUSE = 5
+    """What the primary makes of a `publish`; only it may order these."""
     GET = 16
     READ = 17
     LEAVES = 18
@@ -83,6 +84,15 @@ class Step(Message, frozen=True):
     author: Text = ""
     wall_us: int = 0
     keep_versions: Annotated[int, Meta(ge=1, le=VERSIONS_KEPT_MAX)] = KEEP_VERSIONS
+
+
+class Refuse(Message, frozen=True):
+    """A `Publish` that the primary has found wrong for these versions, and what is wrong. It is in
+    the log so that whoever asks again hears the same, whatever has changed since."""
+
+    application: str
+    bases: Annotated[tuple[tuple[str, VersionId], ...], Meta(min_length=1, max_length=EDITS_MAX)]
+    sentence: str
 
 
 class Stage(Message, frozen=True):
@@ -238,6 +248,7 @@ _BODIES: dict[type, Operation] = {
     Stage: Operation.STAGE,
     SetOptions: Operation.OPTIONS,
     Step: Operation.STEP,
+    Refuse: Operation.REFUSE,
     Get: Operation.GET,
     ReadRange: Operation.READ,
     GetLeaves: Operation.LEAVES,

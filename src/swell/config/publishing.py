@@ -5,8 +5,9 @@ of slots that this node serves. Those are resolved against their heads (`swell.c
 once if the values are short and off the loop otherwise, where later commands on the same
 configuration wait behind them.
 
-Only what is committed is answered: also a refusal that depends on the present version is given
-when what it was based on is committed, or has been read as the primary.
+Only what is committed is answered, a refusal too: it is ordered as what it is. If it rests on a
+head that does not come about it is not executed, and a command that is repeated hears it again,
+even if it would be right by then.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ class Publishing:
             short = sum([task.share for task in tasks]) <= 1.0
             steps = resolve(tasks) if short else None
         except SwellError as error:
-            self._refuse(line, ticket, error)
+            self._refuse(line, ticket, str(error))
             return
         except Exception as error:
             self._fail(line, ticket, error)
@@ -245,7 +246,7 @@ class Publishing:
         elif isinstance(result, UnavailableError):
             self._busy(line, ticket)
         elif isinstance(result, SwellError):
-            self._refuse(line, ticket, result)
+            self._refuse(line, ticket, str(result))
         else:
             self._fail(line, ticket, result)
 
@@ -255,9 +256,8 @@ class Publishing:
         wall_us, keep_versions = self._world.wall_us(), self._settings.keep_versions
         body = step_of(ticket, steps, wall_us, keep_versions)
         if len(body) > STEP_BYTES_MAX:
-            self._pass(line, ticket)
             sentence = f"the step takes {len(body)} bytes, allowed are {STEP_BYTES_MAX}: divide it"
-            ticket.done(Status.REFUSED, sentence.encode())
+            self._refuse(line, ticket, sentence)
             return
         ordered = Ordered(steps)
         line.under_way += 1
@@ -278,8 +278,6 @@ class Publishing:
             if not good and not line.settling:
                 self._counters["config-mispredicted"] += 1
             line.settle(ordered, good)
-            for verdict in ordered.verdicts:
-                verdict(good)
         self._drop_idle(line)
         done(status, body)
 
@@ -317,30 +315,9 @@ class Publishing:
 
         self._world.call_later(0.0, report)
 
-    def _refuse(self, line: Line, ticket: Ticket, error: SwellError) -> None:
-        """The sentence may rest on what is not committed yet: then it waits for that."""
-        sentence, newest = str(error).encode(), line.newest
-        if newest is None:
-            self._confirm(ticket, sentence)
-        else:
-            newest.verdicts.append(partial(self._judge, ticket, sentence))
+    def _refuse(self, line: Line, ticket: Ticket, sentence: str) -> None:
+        """Also a refusal has its place behind what it rests on, and stays what was said."""
+        bases = tuple(zip(ticket.names, ticket.bases, strict=True))
+        body = ops.encode(ops.Refuse(line.application, bases, sentence))
+        self._store.execute(replace(ticket.execute, body=body), ticket.done)
         self._pass(line, ticket)
-
-    def _judge(self, ticket: Ticket, sentence: bytes, good: bool) -> None:
-        if good:
-            ticket.done(Status.REFUSED, sentence)
-        else:
-            ticket.done(Status.BUSY, _CHANGING)
-
-    def _confirm(self, ticket: Ticket, sentence: bytes) -> None:
-        """Refuse if this node still speaks for the slot, which a read shows."""
-        application, names = ticket.publish.application, ticket.names
-        body = ops.encode(ops.Get(application, names[0], data=False))
-        query = replace(ticket.execute, read=Read.LINEARIZABLE, body=body)
-
-        def confirmed(status: Status, _: bytes) -> None:
-            machine = self._machine(ticket.execute) if status is Status.DONE else None
-            good = machine is not None and Line(application).ids(machine, names) == ticket.bases
-            self._judge(ticket, sentence, good)
-
-        self._store.execute(query, confirmed)

@@ -24,6 +24,7 @@ from swell.config.edits import (
     Resolved,
     Rollback,
     Splices,
+    UnresolvableError,
     Uploaded,
     Way,
     Whole,
@@ -50,10 +51,6 @@ SLOW_BYTES_MAX = 4 * 1024
 DIFFED_BYTES_MAX = 16 * 1024
 """What may be resolved on the loop takes some ms at most: a value that is only checked, one whose
 format is read by a library written in Python (1.5 ms per KiB), two values that are compared."""
-
-
-class UnresolvableError(SwellError):
-    """An edit that makes no sense; the sentence names the configuration."""
 
 
 class Task(NamedTuple):

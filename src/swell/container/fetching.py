@@ -25,7 +25,7 @@ from swell.errors import SwellError, WireError
 from swell.store.request import Request
 from swell.world import World
 
-READS_MAX = 4
+READS_MAX = 2
 """At a time, of one value."""
 
 FETCHES_MAX = 8
