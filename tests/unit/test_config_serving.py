@@ -212,6 +212,26 @@ def test_a_new_container_gets_a_large_application() -> None:
     assert asked[0].applied.count == 1
 
 
+def test_a_burst_from_where_a_part_ends_is_made_anew() -> None:
+    fleet = ToyFleet(burst_bytes_max=300)
+    machine = fleet.store.machine
+    for name in ("a", "b"):
+        publish(machine, Whole(name, name.encode() * 200))
+    publish(machine, Whole("a", b"a" * 200 + b"!"))
+    early, late = fleet.add("c1", "c2", subscribe=False)
+    early.at, early.mute = 2, True
+    early.subscribe()  # It is sent a delta, which is kept for others who are at step 2.
+    fleet.run(0.05)
+    machine.load(machine.dump())  # Without the newest steps: the late one gets step 2 as a part.
+    feed = Follower(machine).feed
+    _let_take(late, feed)
+    late.subscribe()
+    fleet.run(1.0)
+    assert late.taken == [(0, 2), (2, 3)]
+    assert feed._counters["broken-base"] == 0
+    assert {name: len(one) for name, one in feed.documents.items()} == {"a": 201, "b": 200}
+
+
 def _let_take(one: ToyContainer, feed: Feed) -> None:
     """It keeps real documents."""
 

@@ -7,8 +7,8 @@ from zlib import crc32
 
 import pytest
 
-from swell.client.session_pending import Answer
 from swell.client.session_numbers import SESSION_S
+from swell.client.session_pending import Answer
 from swell.client.store_session import OPEN_MAX, SENT_MAX
 from swell.dht import operations as ops
 from swell.dht.operations import truth_of, value_of

@@ -144,7 +144,8 @@ def _usage(cluster: SwellCluster, fleets: Fleets, directory: Path) -> Usage:
 
 
 def journal_bytes(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("store.*.log"))
+    """Written so far, without the room that is made ahead of the writing."""
+    return sum(len(path.read_bytes().rstrip(b"\0")) for path in directory.rglob("store.*.log"))
 
 
 def _edit(

@@ -250,6 +250,8 @@ class Feed:
     def note_part(self, upto: int) -> None:
         """A burst to this step was part of what somebody lacks: not all versions are those of the
         step then, and more has to follow as values."""
+        if upto not in self.parts:
+            self.sealed.pop(upto, None)  # For those who were there with all versions.
         self.parts[upto] = None
         if len(self.parts) > PARTS_MAX:
             del self.parts[next(iter(self.parts))]
