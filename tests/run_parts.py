@@ -21,10 +21,10 @@ from typing import NamedTuple
 TESTS = Path(__file__).resolve().parent
 
 BUDGETS_S: Mapping[str, float] = {
-    "unit": 120.0,
+    "unit": 180.0,
     "scenarios": 30.0,
-    "simulation": 300.0,
-    "processes": 480.0,
+    "simulation": 480.0,
+    "processes": 900.0,
     "pipeline": 170.0,
 }
 

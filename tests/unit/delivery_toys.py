@@ -155,6 +155,8 @@ class ToyContainer:
                 about["host"],
                 0,
                 about["willing"],
+                about.get("applied", 0),
+                about.get("complete_at", 0),
             )
         )
 

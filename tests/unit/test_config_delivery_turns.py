@@ -203,6 +203,32 @@ def test_who_rejects_has_not_applied_whether_names_are_asked_for_or_not(names_ma
     assert (answer.complete, answer.applied.count, answer.rejected.count) == (True, 3, 1)
 
 
+def test_a_rejection_counts_for_every_version_behind_the_one_in_use() -> None:
+    """A new primary hears of the last rejection alone."""
+    fleet = ToyFleet()
+    made = fleet.build(4)
+    taken = fleet.put("a.json", b"2")
+    names = ("a.json", "b.json", "a.json", "a.json")
+    steps = [fleet.put(name, b"%d" % value) for value, name in enumerate(names, 3)]
+    refused, other, last, later = steps
+    fleet.run(0.2)
+    application = fleet.store.machine.application(APPLICATION)
+    assert application is not None
+    uses = application.version_made("a.json", taken)
+    made[1].say(Rejected(APPLICATION, ALL, last, "a.json", "no such colour", uses))
+    fleet.run(0.1)
+
+    def rejected(step: int) -> list[str]:
+        got = fleet.ask(Await(APPLICATION, step, Level.APPLIED, 10))
+        fleet.run(0.5)
+        (answer,) = got
+        assert answer.applied.count + answer.rejected.count == 4
+        return [named.container for named in answer.rejected.names]
+
+    assert rejected(refused) == rejected(last) == ["c001"]
+    assert rejected(taken) == rejected(other) == rejected(later) == []
+
+
 def test_a_rejection_of_what_is_not_there_yet_counts_for_nothing() -> None:
     fleet = ToyFleet()
     made = fleet.build(3)

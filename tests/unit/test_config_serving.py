@@ -232,6 +232,43 @@ def test_a_burst_from_where_a_part_ends_is_made_anew() -> None:
     assert {name: len(one) for name, one in feed.documents.items()} == {"a": 201, "b": 200}
 
 
+def test_a_new_primary_hears_who_has_only_part() -> None:
+    fleets = [ToyFleet(burst_bytes_max=300) for _ in range(2)]
+    machine = fleets[0].store.machine
+    for name in ("a", "b"):
+        publish(machine, Whole(name, name.encode() * 200))
+    publish(machine, Whole("a", b"a" * 200 + b"!"))
+    machine.load(machine.dump())  # Without the newest steps, so that `b` comes first.
+    fleets[1].store.machine = machine
+    feed = Follower(machine).feed
+    first, second = (fleet.add("c1", subscribe=False)[0] for fleet in fleets)
+    for one in (first, second):
+        _let_take(one, feed)
+    take = first.take
+
+    def take_one(burst: Burst) -> bytes:
+        first.asleep = True
+        return take(burst)
+
+    first.take = take_one  # type: ignore[method-assign]
+    first.subscribe()
+    fleets[0].run(1.0)
+    assert (first.taken, feed.at, feed.complete_at) == ([(0, 2)], 2, 3)
+
+    fleet, second.asleep = fleets[1], True
+    second.subscribe(step=feed.at, applied=feed.at, complete_at=feed.complete_at)
+    fleet.run(0.1)
+    early, late = (fleet.ask(Await(APPLICATION, 1), deadline_s) for deadline_s in (1.0, 20.0))
+    fleet.run(1.0)
+    assert (early[0].complete, early[0].applied.count) == (False, 0)
+    second.asleep = False
+    fleet.run(8.0)
+    assert (late[0].complete, late[0].applied.count) == (True, 1)
+    assert (second.taken, feed.at, feed.complete_at) == ([(2, 3)], 3, 3)
+    assert feed._counters["broken-base"] == 0
+    assert {name: len(one) for name, one in feed.documents.items()} == {"a": 201, "b": 200}
+
+
 def _let_take(one: ToyContainer, feed: Feed) -> None:
     """It keeps real documents."""
 

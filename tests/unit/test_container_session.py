@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
+
 from swell.config import messages as m
 from swell.config import operations as ops
 from swell.config.bursts import burst_id
@@ -334,15 +338,65 @@ def test_many_feeds_share_a_link_and_a_renewal() -> None:
     assert [link.session.kind for link in world.links] == [LinkKind.CLIENT]
 
 
-def test_a_gap_that_stays_is_asked_for_no_more_often_than_its_setting_says() -> None:
+def unrepaired(*names: str) -> ToyCluster:
+    """Containers have step 1 and 3; nobody gives them step 2."""
     toy = ToyCluster(settings=ConfigSettings(repair_s=0.5))
     toy.application.put("a", b"1")
-    toy.add("c1")
-    toy.attached("c1")
+    for name in names:
+        toy.add(name)
+    toy.attached(*names)
     toy.run(0.1)
     toy.node().repairing = False
     for _ in range(2):
         toy.application.put("a", b"2")
-    toy.node().deliver("c1", toy.application.burst(toy.node().key, 2))
-    toy.run(5.0)
-    assert 8 <= len(toy.node().repairs) <= 10
+    for name in names:
+        toy.node().deliver(name, toy.application.burst(toy.node().key, 2))
+    return toy
+
+
+def repair_times(toy: ToyCluster, seconds: float) -> list[float]:
+    """When a repair was asked for, from now on."""
+    repairs, times = toy.node().repairs, []
+    began_s, heard = toy.simulation.time_s, len(repairs)
+    while toy.simulation.time_s < began_s + seconds:
+        toy.run(0.01)
+        times += [toy.simulation.time_s] * (len(repairs) - heard)
+        heard = len(repairs)
+    return times
+
+
+def test_a_gap_that_stays_is_asked_for_less_and_less_often() -> None:
+    toy = unrepaired("c1")
+    began_s = toy.simulation.time_s
+    times = repair_times(toy, 25.0)
+    waits = [after - before for before, after in pairwise([began_s, *times])]
+    for wait_s, longest_s in zip(waits, (0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0), strict=False):
+        assert max(0.5, longest_s / 2) - 0.02 < wait_s < longest_s + 0.05
+    assert len(waits) >= 6
+
+
+def test_those_who_ask_again_do_not_do_so_together() -> None:
+    times = repair_times(unrepaired("c1", "c2", "c3", "c4"), 4.0)
+    last = times[-4:]
+    assert len(times) >= 12
+    assert len(set(last)) > 1
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_progress_or_another_node_ends_the_patience_with_a_gap(moves: bool) -> None:
+    toy = unrepaired("c1")
+    repair_times(toy, 10.0)
+    old = toy.node()
+    toy.application.put("a", b"4")
+    toy.application.put("a", b"5")
+    if moves:
+        toy.primary = toy.told = 2
+        toy.node().repairing = False
+        old.send("c1", m.Moved((APP,), toy.contacts[1]))
+        toy.run(0.05)
+        toy.attached("c1")
+    else:
+        old.deliver("c1", toy.application.burst(old.key, 1, 2))
+        old.deliver("c1", toy.application.burst(old.key, 4))
+    began_s = toy.simulation.time_s
+    assert repair_times(toy, 1.0)[0] - began_s < 0.6

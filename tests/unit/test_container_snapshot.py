@@ -72,6 +72,26 @@ def test_it_subscribes_with_the_step_it_had() -> None:
     assert shown(toy) == toy.application.states[-1]
 
 
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_it_knows_that_it_had_only_part(rewritten: bool) -> None:
+    toy, process = kept()
+    node = toy.node()
+    toy.application.put("b", b"third")
+    toy.application.put("c", b"fourth")
+    toy.application.put("b", b"fifth")
+    steps = toy.application.steps
+    node.deliver("c1", seal(node.key, CLUSTER, APP, EVERYTHING, 1, 2, 4, (steps[3],), 5))
+    toy.run(0.2)
+    if rewritten:
+        toy.containers["c1"].snapshot._rewrite()  # type: ignore[union-attr]
+        toy.run(0.2)
+    process.crash(power=True)
+    process.start()
+    toy.attached("c1")
+    last = node.subscribes[-1]
+    assert (last.step, last.complete_at) == (4, 5)
+
+
 def test_a_receipt_is_given_when_it_is_durable_and_many_share_a_sync() -> None:
     toy, process = kept()
     process.disk.delay_s = 0.5
@@ -360,6 +380,46 @@ def test_a_failed_disk_is_left_and_the_container_goes_on() -> None:
     assert toy.containers["c1"].counters["snapshot-failed"] == 1
     assert all(toy.node().of(burst) for burst in bursts)
     assert process.disk.list()[FILE] == 0  # older than what was acknowledged
+
+
+@pytest.mark.parametrize("operation", ["read", "sync"])
+def test_a_disk_that_fails_once_while_it_is_opened_does_not_cost_what_was_acknowledged(
+    operation: str,
+) -> None:
+    toy, process = kept()
+    edit(toy, 3)
+    toy.run(0.2)
+    before = shown(toy)
+    isolated(toy)
+    process.crash()
+    process.disk.fail_next(operation)
+    process.start()
+    toy.run(1.0)
+    snapshot = toy.containers["c1"].snapshot
+    assert shown(toy) == before
+    assert snapshot is not None
+    assert snapshot.failed == (operation == "sync")  # one that was read is whole and goes on
+    assert not snapshot.unreadable
+
+
+def test_a_disk_that_cannot_be_read_is_given_up_and_says_so() -> None:
+    toy, process = kept()
+    process.crash()
+    process.disk.fail_next("read")
+    process.start()
+    for _ in range(snapshots.READ_TRIES):
+        toy.run(snapshots.READ_AGAIN_S / 2)
+        process.disk.fail_next("read")
+        toy.run(snapshots.READ_AGAIN_S / 2)
+    container = toy.containers["c1"]
+    assert container.ready
+    assert container.snapshot is not None
+    assert container.snapshot.unreadable
+    assert container.counters["snapshot-read-failed"] == snapshots.READ_TRIES
+    toy.attached("c1")
+    toy.run(0.2)
+    assert shown(toy) == toy.application.states[-1]
+    assert process.disk.list()[FILE] == 0
 
 
 def test_what_was_not_judged_before_a_crash_is_judged_anew() -> None:

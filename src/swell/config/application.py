@@ -204,10 +204,18 @@ class Application:
 
     def touches(self, step: int, matches: Callable[[str], bool]) -> bool:
         """Whether a step has changed something that matches, as far as it is kept."""
-        names = self._recent.names_at(step)
-        if names is not None:
-            return any(map(matches, names))
-        return any(item.was_changed_at(step) for item in self._changed(step - 1, matches))
+        changes = self._recent.at(step)
+        if changes is not None:
+            return any(matches(change.name) for change in changes)
+        return any(item.made_at(step) for item in self._changed(step - 1, matches))
+
+    def version_made(self, name: str, step: int) -> int:
+        """The version that a step made of a configuration; 0: none, or it is not kept."""
+        changes = self._recent.at(step)
+        if changes is not None:
+            return next((change.version for change in changes if change.name == name), 0)
+        configuration = self.configurations.get(name)
+        return configuration.made_at(step) if configuration is not None else 0
 
     def _changed(self, after: int, matches: Callable[[str], bool]) -> list[Configuration]:
         """In the order of their last changes."""

@@ -1,7 +1,7 @@
 """Bursts: consecutive steps of one feed as bytes that are signed once and passed on untouched.
 
     format u8 | application length u16, application | interest 8 | epoch u32
-    | after u64 | upto u64 | body length u32 | body | signature 64
+    | after u64 | upto u64 | complete u64 | body length u32 | body | signature 64
 
 Ed25519 by the key of the node that is primary, over a prefix that names the cluster and everything
 before the signature. A primary signs what is committed and nothing else. `open_burst` keeps what
@@ -37,7 +37,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _head = Struct(">BH")
-_middle = Struct(">8sIQQI")
+_middle = Struct(">8sIQQQI")
 
 
 class Change(Message, frozen=True):
@@ -69,6 +69,9 @@ class Burst(msgspec.Struct, frozen=True):
     epoch: int
     after: int
     upto: int
+    complete_at: int
+    """Whoever has taken it lacks nothing from this step on: `upto`, unless it is one part of what
+    somebody lacks. Then changes up to `upto` may be missing that were followed by others."""
     steps: tuple[StepChanges, ...]
     size: int
     """Of its body, unpacked."""
@@ -126,6 +129,7 @@ def seal(
     after: int,
     upto: int,
     steps: tuple[StepChanges, ...],
+    complete_at: int = 0,
 ) -> bytes:
     """The bytes of a burst, signed."""
     body = pack(_encode_steps(steps))
@@ -134,7 +138,7 @@ def seal(
         (
             _head.pack(FORMAT, len(name)),
             name,
-            _middle.pack(interest, epoch, after, upto, len(body)),
+            _middle.pack(interest, epoch, after, upto, max(upto, complete_at), len(body)),
             body,
         )
     )
@@ -175,7 +179,7 @@ def read_burst(data: bytes) -> Burst:
         version, length = _head.unpack_from(unsigned)
         at = _head.size + length
         application = unsigned[_head.size : at].decode()
-        interest, epoch, after, upto, size = _middle.unpack_from(unsigned, at)
+        interest, epoch, after, upto, complete_at, size = _middle.unpack_from(unsigned, at)
         body = unsigned[at + _middle.size :]
         if version != FORMAT or len(body) != size:
             raise WireError("bad-burst", f"format {version}, {len(body)} of {size} bytes")
@@ -183,4 +187,6 @@ def read_burst(data: bytes) -> Burst:
         steps = _decode_steps(unpacked)
     except (ValueError, StructError, msgspec.DecodeError) as error:
         raise WireError("bad-burst", str(error)) from None
-    return Burst(burst_id(data), application, interest, epoch, after, upto, steps, len(unpacked))
+    return Burst(
+        burst_id(data), application, interest, epoch, after, upto, complete_at, steps, len(unpacked)
+    )

@@ -161,12 +161,12 @@ class Configuration:
             return [(self.step, self.whole())]
         return [(past.step, past.change(self.name)) for past in reversed(behind)]
 
-    def was_changed_at(self, step: int) -> bool:
-        """Whether a step made one of the versions that are kept."""
+    def made_at(self, step: int) -> int:
+        """The version that a step made; 0: none that is kept."""
         if step == self.step:
-            return True
+            return self.present.version
         behind = self.history.behind(step - 1) or []
-        return bool(behind) and behind[-1].step == step
+        return behind[-1].version if behind and behind[-1].step == step else 0
 
     def at(self, version: int) -> Past:
         """A version that is kept; of the present one as much as is known."""

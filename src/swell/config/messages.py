@@ -83,6 +83,8 @@ class Subscribe(Message, frozen=True):
     """Whether it relays for others."""
     applied: Step = 0
     """The last step that its application has applied."""
+    complete_at: Step = 0
+    """Later than `step`: it has only part of what leads there, and lacks nothing from this on."""
 
 
 @message(97)

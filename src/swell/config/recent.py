@@ -43,12 +43,12 @@ class Recent:
             self._steps.popleft()
             self._bytes -= self._sizes.popleft()
 
-    def names_at(self, step: int) -> list[str] | None:
-        """The names that a step has changed; None: it is not here."""
+    def at(self, step: int) -> tuple[Change, ...] | None:
+        """What a step has changed; None: it is not here."""
         steps = self._steps
         if not steps or not steps[0].number <= step <= steps[-1].number:
             return None
-        return [change.name for change in steps[step - steps[0].number].changes]
+        return steps[step - steps[0].number].changes
 
     def since(
         self, after: int, matches: Callable[[str], bool], bytes_max: int

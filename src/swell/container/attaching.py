@@ -111,9 +111,7 @@ class Attaching:
         if attachment.serving:
             self.send(attachment, Unsubscribe(*attachment.feed.key))
         self.leave(attachment)
-        if attachment.gap_timer is not None:
-            attachment.gap_timer.cancel()
-            attachment.gap_timer = None
+        self.renewing.start_over(attachment)
 
     def session_of(self, attachment: Attachment) -> Session | None:
         """The link to the node that serves a feed."""
@@ -271,6 +269,7 @@ class Attaching:
         if not attachment.serving:
             attachment.serving = True
             attachment.served_at = self._world.now()
+            self.renewing.start_over(attachment)
             self._store.counters["attached"] += 1
         for rejected in attachment.receipts.rejections():
             self.send(attachment, rejected)

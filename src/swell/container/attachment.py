@@ -35,7 +35,7 @@ class Attachment:
 
     __slots__ = (
         "attempts", "credentials", "feed", "gap_at", "gap_timer", "members", "number", "peer",
-        "queue", "receipts", "redirects", "refusal", "served_at", "serving", "wake_at",
+        "queue", "receipts", "redirects", "refusal", "repairs", "served_at", "serving", "wake_at",
     )  # fmt: skip
 
     def __init__(self, feed: Feed, receipts: Receipts) -> None:
@@ -60,6 +60,8 @@ class Attachment:
         """The latest first."""
         self.gap_timer: Timer | None = None
         self.gap_at = 0
+        self.repairs = 0
+        """Asked of this node since anything came."""
 
     def learn(self, subscribed: Subscribed) -> None:
         """A node serves it."""

@@ -39,8 +39,8 @@ class Feed:
 
     __slots__ = (
         "_bugs", "_counters", "_deleted", "_fetch", "_fetched", "_fetching", "_hold_max",
-        "_shadows", "application", "at", "documents", "hear", "held", "interest", "keep", "key",
-        "known_step", "refusals",
+        "_shadows", "application", "at", "complete_at", "documents", "hear", "held", "interest",
+        "keep", "key", "known_step", "refusals",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,9 @@ class Feed:
         self.key = application, interest_digest(interest)
         self.at = 0
         """The last step that is here."""
+        self.complete_at = 0
+        """The step from which on nothing before it is missing here; later than `at` between parts
+        of what was missing."""
         self.known_step = 0
         """The last step that is known to exist."""
         self.documents: dict[str, Document] = {}
@@ -165,6 +168,7 @@ class Feed:
                     self._on_broken(name)
                     return False
         self.at = burst.upto
+        self.complete_at = max(self.complete_at, burst.complete_at)
         if made_ready.fetches:
             self._keep_fetched(())
         if self.keep is not None:
@@ -311,11 +315,15 @@ class Feed:
     # Snapshots.
 
     def restore(
-        self, at: int, documents: dict[str, Document], refusals: dict[str, Refusal]
+        self,
+        at: int,
+        documents: dict[str, Document],
+        refusals: dict[str, Refusal],
+        complete_at: int = 0,
     ) -> None:
         """Begin with what an earlier life had."""
         assert not self.at, "a feed is restored before it takes anything"
-        self.at = at
+        self.at, self.complete_at = at, complete_at
         self.documents = documents
         self.refusals = {
             name: one for name, one in refusals.items() if self._is_newest(name, one.version)

@@ -2,7 +2,9 @@
 
 Every `renew_s` a container tells each of its nodes the last step it has applied of every feed, and
 hears the present ones. A node that has not answered when the next renewal is due counts as lost.
-A gap that stays open for `repair_s` without progress is asked for at the primary.
+A gap that stays open for `repair_s` without progress is asked for at the primary; while nothing
+comes it is asked for less and less often, at times of each container's own, so that those who lost
+the same relay, or meet a primary that has much to do, do not all come at once, again and again.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 PASS_S = 60
 """A pass that expires within this time is asked for anew."""
+
+BACK_OFF_MAX = 8
+"""The longest wait between two repairs of a feed, in `repair_s`."""
 
 
 class Renewing:
@@ -106,22 +111,37 @@ class Renewing:
 
     def watch_gap(self, attachment: Attachment) -> None:
         """If something is missing, look again after a while."""
-        timer = attachment.gap_timer
+        if attachment.repairs and attachment.feed.at != attachment.gap_at:
+            self.start_over(attachment)
         if not attachment.feed.behind:
-            if timer is not None:
-                timer.cancel()
-                attachment.gap_timer = None
-        elif timer is None:
+            self._stop_watching(attachment)
+        elif attachment.gap_timer is None:
             attachment.gap_at = attachment.feed.at
             attachment.gap_timer = self._world.call_later(
-                self._settings.repair_s, lambda: self.expire_gap(attachment)
+                self._patience_s(attachment.repairs), lambda: self.expire_gap(attachment)
             )
+
+    def start_over(self, attachment: Attachment) -> None:
+        """Something came, or another node serves the feed: nobody was asked in vain."""
+        attachment.repairs = 0
+        self._stop_watching(attachment)
+
+    def _stop_watching(self, attachment: Attachment) -> None:
+        if attachment.gap_timer is not None:
+            attachment.gap_timer.cancel()
+            attachment.gap_timer = None
+
+    def _patience_s(self, repairs: int) -> float:
+        """How long a gap may stay after so many repairs that brought nothing."""
+        longest_s = self._settings.repair_s * min(1 << repairs, BACK_OFF_MAX)
+        return longest_s * (0.5 + 0.5 * self._world.rng.random()) if repairs else longest_s
 
     def expire_gap(self, attachment: Attachment) -> None:
         """What is missing, and does not come, is asked for."""
         attachment.gap_timer = None
         if attachment.feed.behind and attachment.feed.at == attachment.gap_at:
             self.repair(attachment)
+            attachment.repairs = min(attachment.repairs + 1, BACK_OFF_MAX)
         self.watch_gap(attachment)
 
     def repair(self, attachment: Attachment) -> None:

@@ -215,7 +215,7 @@ class ContainerSession:
         if snapshot is not None:
             found = snapshot.feeds.get(feed.key)
             if found is not None:
-                feed.restore(found.at, found.documents, found.refusals)
+                feed.restore(found.at, found.documents, found.refusals, found.complete_at)
                 receipts.restored()
             snapshot.begin(feed)
             feed.keep = snapshot.keep
@@ -327,6 +327,7 @@ class ContainerSession:
         return Subscribe(
             number, feed.application, feed.interest, at, self.name,
             self.owner, self.site, host, port, self.willing, attachment.receipts.claim,
+            feed.complete_at,
         )  # fmt: skip
 
     def on_served(self, attachment: Attachment) -> None:

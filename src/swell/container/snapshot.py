@@ -8,8 +8,10 @@ file has not got. When the file has grown to a multiple of what it was when it w
 whole, it is written anew (`swell.container.rewriting`).
 
 Invariants: `sync` calls back when everything that was kept before it is durable; many calls share
-one sync. A damaged file is not used at all. A disk that fails is not used any more, and what is on
-it is emptied if possible: it would be older than what was acknowledged.
+one sync. A damaged file is not used at all. A reading that fails is tried again: the file may be
+whole. A disk that fails otherwise, or for good, is not used any more, and what is on it is emptied
+if possible: it would be older than what is acknowledged from then on. What was read from it before
+is used; the container goes on as one without a snapshot.
 """
 
 from __future__ import annotations
@@ -47,6 +49,10 @@ FILE = "container.snapshot"
 READ_BYTES = 1024 * 1024
 """A file is read in pieces of this size."""
 
+READ_TRIES = 3
+READ_AGAIN_S = 0.2
+"""So often a piece is read, and so long it is left alone between, before the file is given up."""
+
 GROWTH = 4
 REWRITE_BYTES_MIN = 256 * 1024
 """A file is written anew when it is so many times as long as it was, and has this length."""
@@ -69,6 +75,8 @@ class Snapshot:
         self.feeds: dict[Key, Feed] = {}
         """What is kept: those found, replaced by those in use."""
         self.failed = False
+        self.unreadable = False
+        """What an earlier life had could not be read."""
         self._size = 0
         self._rewrite_at = REWRITE_BYTES_MIN
         self._chunks: dict[bytes, None] = {}
@@ -84,15 +92,28 @@ class Snapshot:
         """Read the file; then `feeds` has what was kept, nothing if it is damaged."""
         size = self._disk.list().get(FILE, 0)
         pieces: list[bytes] = []
+        failures = 0
 
         def read_on() -> None:
             self._disk.read(FILE, sum(map(len, pieces)), READ_BYTES, on_read)
 
-        def on_read(data: bytes | DiskError) -> None:
-            if isinstance(data, DiskError):
-                self._fail(data)
-                done()
+        def on_read_failed(error: DiskError) -> None:
+            nonlocal failures
+            failures += 1
+            self._counters["snapshot-read-failed"] += 1
+            if failures < READ_TRIES:
+                self._world.call_later(READ_AGAIN_S, read_on)
                 return
+            self.unreadable = True
+            self._fail(error)
+            done()
+
+        def on_read(data: bytes | DiskError) -> None:
+            nonlocal failures
+            if isinstance(data, DiskError):
+                on_read_failed(data)
+                return
+            failures = 0
             pieces.append(data)
             if data and sum(map(len, pieces)) < size:
                 read_on()
@@ -120,7 +141,6 @@ class Snapshot:
         def on_synced(error: DiskError | None) -> None:
             if error is not None:
                 self._fail(error)
-                self.feeds.clear()
             done()
 
         def on_cut(error: DiskError | None) -> None:
@@ -150,7 +170,7 @@ class Snapshot:
         if one.kind == Kind.FEED:
             kept = decode_feed(one.body)
             feed = Feed(kept.application, kept.interest, 1, _nothing, Counter())
-            feed.restore(kept.at, {}, {})
+            feed.restore(kept.at, {}, {}, kept.complete_at)
             self.feeds[feed.key] = feed
         elif one.kind in (Kind.DOCUMENT, Kind.REFUSAL):
             document = decode_document(one.body)
@@ -301,7 +321,7 @@ class Snapshot:
 
 
 def _feed_record(feed: Feed) -> FeedRecord:
-    return FeedRecord(feed.application, feed.interest, feed.at)
+    return FeedRecord(feed.application, feed.interest, feed.at, feed.complete_at)
 
 
 def _document(kept: DocumentRecord, chunks: dict[bytes, bytes]) -> Document:

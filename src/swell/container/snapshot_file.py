@@ -43,6 +43,7 @@ class FeedRecord(Message, frozen=True):
     application: str
     interest: tuple[str, ...]
     at: int
+    complete_at: int = 0
 
 
 class DocumentRecord(Message, frozen=True):

@@ -6,7 +6,7 @@ take effect, and their `done` runs, in the order of submission.
 
 While syncs are short the loop does them itself, behind the frames that it has to send: handing one
 over and back takes longer than the disk. One that takes long sends the following ones to the thread
-again, until it has seen many short ones.
+again, until it has seen a few short ones.
 
 A file whose write or sync failed stays failed: what the kernel then holds of it is unknown, so no
 later sync of that file ever reports success.

@@ -55,21 +55,29 @@ class Sending:
             upto, steps, exact = application.since(
                 feed.scanned, feed.matches, settings.burst_bytes_max, incremental
             )
+            complete_at = upto if exact else application.step
             if not exact:
                 feed.note_part(upto)
             if upto <= feed.scanned:
                 return
             if steps:
-                self._ship(feed, self._seal(feed, feed.sent, upto, steps))
+                self._ship(feed, self._seal(feed, feed.sent, upto, steps, complete_at))
                 feed.sent = upto
             feed.scanned = upto
 
     def _seal(
-        self, feed: Feed, after: int, upto: int, steps: tuple[StepChanges, ...], cut: bool = False
+        self,
+        feed: Feed,
+        after: int,
+        upto: int,
+        steps: tuple[StepChanges, ...],
+        complete_at: int,
+        cut: bool = False,
     ) -> Sealed:
         d = self._delivery
         epoch = d.slots.epoch(feed.slot)
-        data = seal(d.key, d.cluster, feed.application, feed.digest, epoch, after, upto, steps)
+        about = feed.application, feed.digest, epoch, after, upto
+        data = seal(d.key, d.cluster, *about, steps, complete_at)
         d.counters["config-sealed"] += 1
         return Sealed(burst_id(data), data, after, upto, deliver(b"", data), cut)
 
@@ -189,9 +197,11 @@ class Sending:
             upto, steps, exact = application.since(
                 after, feed.matches, settings.burst_bytes_max, incremental
             )
+            complete_at = upto if exact else application.step
             if not exact:
                 feed.note_part(upto)
             assert upto > after, "who is behind has something to get"
-            sealed = self._seal(feed, after, upto, steps, upto < application.step)
+            cut = upto < application.step
+            sealed = self._seal(feed, after, upto, steps, complete_at, cut)
             feed.keep_sealed(sealed)
         return sealed

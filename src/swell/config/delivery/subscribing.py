@@ -68,11 +68,12 @@ class Subscribing:
             session.send(refused)
             return
         step = d.feeds.step_of(slot, message.application)
-        if message.step > step:
+        known = max(message.step, message.complete_at)
+        if known > step:
             # A primary that was deposed and does not know, or data that is lost.
             d.counters["config-subscriber-ahead"] += 1
             sentence = (
-                f"{message.container} has step {message.step} of {message.application}, which is "
+                f"{message.container} knows step {known} of {message.application}, which is "
                 f"at {step} here: if that lasts, its snapshot is of another cluster"
             )
             session.send(
@@ -184,6 +185,8 @@ class Subscribing:
             member.willing = willing
         if member.branch is not None and member.reached(_DELIVERED) <= message.step:
             return member  # all it wants is a new pass
+        if message.complete_at > message.step > 0:
+            feed.note_part(message.step)
         self._begin(member, message.step)
         member.applied = max(member.applied, min(message.applied, message.step))
         return member

@@ -20,7 +20,7 @@ from swell.store.messages import Status
 if TYPE_CHECKING:
     from swell.config.delivery.delivery import Delivery
     from swell.config.delivery.feeds import Feed
-    from swell.config.delivery.subscribers import Container, Member
+    from swell.config.delivery.subscribers import Container, Member, Rejection
 
 Done = Callable[[Status, bytes], None]
 
@@ -179,7 +179,7 @@ class Waiting:
     def _class(self, member: Member, step: int) -> tuple[str, str]:
         """Its class as far as a step goes, and a reason."""
         feed, rejected = member.feed, member.rejected
-        refused = member.rejections.get(step) if member.rejections is not None else None
+        refused = self._refusal(member, step)
         if refused is not None:
             return "rejected", f"{refused.name}: {refused.reason}"
         if feed.lifted(member.reached(_APPLIED)) >= step:
@@ -191,6 +191,20 @@ class Waiting:
         if not member.online:
             return "offline", ""
         return ("failed", member.failed) if member.failed else ("silent", SILENT)
+
+    def _refusal(self, member: Member, step: int) -> Rejection | None:
+        """Its rejection of something that a step made. Who goes on with an older version has taken
+        none of those up to the one it rejects: a new primary hears of the last one only."""
+        rejections = member.rejections
+        if not rejections:
+            return None
+        application = self._delivery.feeds.application(member.feed)
+        if step in rejections or application is None:
+            return rejections.get(step)
+        later = (one for one in rejections.values() if one.step > step)
+        return next(
+            (one for one in later if application.version_made(one.name, step) > one.uses), None
+        )
 
     # The answer.
 

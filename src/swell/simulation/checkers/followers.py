@@ -78,20 +78,23 @@ class Followers:
     # A life.
 
     def on_end(self, session: ContainerSession, kept: bool) -> None:
-        """A life is over; what it had acknowledged must be there in the next if it was `kept`."""
+        """A life is over; what it had acknowledged must be there in the next if it was `kept`. One
+        that had not read it all has acknowledged nothing: what was before it still counts."""
         for attachment in session.attaching.all.values():
             followed = self.of(session.name, attachment.feed.application)
-            followed.floor = attachment.receipts.durable if kept else 0
+            if session.ready or not kept:
+                followed.floor = attachment.receipts.durable if kept else 0
             followed.latest.clear()
             followed.step = 0
 
     def on_ready(self, session: ContainerSession, judges: bool) -> None:
         """A life begins with what an earlier one left. An application that `judges` hears of it as
-        of changes."""
+        of changes. A disk that cannot be read gives back nothing, which the container says."""
+        unreadable = session.snapshot is not None and session.snapshot.unreadable
         for attachment in session.attaching.all.values():
             feed = attachment.feed
             followed = self.of(session.name, feed.application)
-            if feed.at < followed.floor:
+            if feed.at < followed.floor and not unreadable:
                 self._complain(
                     session.name,
                     f"begins with step {feed.at} of {feed.application}, acknowledged was"

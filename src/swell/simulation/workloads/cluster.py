@@ -68,19 +68,23 @@ class Cluster:
         self.simulation.run_for(IN_FLIGHT_S)
         self.result.problems += differences(self.fleet)[:SHOWN_MAX]
 
-    def finish(self) -> Result:
-        simulation, result = self.simulation, self.result
-        result.problems = self.service.violations[:SHOWN_MAX] + result.problems
-        result.faults = dict(simulation.counters)
-        struck = [n for kind, n in simulation.counters.items() if kind.startswith("fault ")]
-        result.counts |= {
-            "faults": sum(struck),
+    def counts(self) -> dict[str, float]:
+        """What has happened so far."""
+        counters = self.simulation.counters
+        return {
+            "faults": sum(n for kind, n in counters.items() if kind.startswith("fault ")),
             "nodes": len(self.fleet.processes),
             "zones": len(self.fleet.zones()),
             "failovers": self.service.seen["failovers"],
             "activations": self.service.seen["activations"],
-            "virtual_s": simulation.time_s,
+            "virtual_s": self.simulation.time_s,
         }
+
+    def finish(self) -> Result:
+        simulation, result = self.simulation, self.result
+        result.problems = self.service.violations[:SHOWN_MAX] + result.problems
+        result.faults = dict(simulation.counters)
+        result.counts |= self.counts()
         result.digest = simulation.trace.digest()
         result.virtual_s = simulation.time_s
         result.events = simulation.events

@@ -2,10 +2,11 @@
 wrong, then healed.
 
 Safety phase: for 60 virtual seconds faults strike nodes, containers and the paths between them, all
-nodes at once included; some containers relay in bad faith. At every moment what machines, clients
-and containers have are versions of one chain per configuration. Liveness phase: everything is
-healed; within `PROGRESS_S_MAX` every administrator has published in every application, and within
-`REACH_S_MAX` every container has the newest step of all it follows.
+nodes at once included; some containers relay in bad faith; where chance brought too little of
+something, a little longer (`swell.simulation.workloads.config_enough`). At every moment what
+machines, clients and containers have are versions of one chain per configuration. Liveness phase:
+everything is healed; within `PROGRESS_S_MAX` every administrator has published in every
+application, and within `REACH_S_MAX` every container has the newest step of all it follows.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from swell.simulation.swarm import Plan, Swarm
 from swell.simulation.workloads.cluster import SHOWN_MAX
 from swell.simulation.workloads.config_administrators import Administrator
 from swell.simulation.workloads.config_containers import manner
+from swell.simulation.workloads.config_enough import Enough
 from swell.simulation.workloads.config_fleet import ConfigFleet, malice_of
 from swell.simulation.workloads.config_profiles import ConfigProfile, profile_of
 from swell.simulation.workloads.config_values import NAMES, whole
@@ -122,9 +124,12 @@ class ConfigRun(ConfigFleet):
         plan.schedule(simulation)
         simulation.run_until(plan.heal_s)
         struck = [line for strikes in self._struck for line in strikes.struck]
-        self.result.plan = "\n".join([*found, "strikes:", *struck])
+        enough = Enough(self, self.profile.required, derive(self.result.seed, "enough"))
+        enough.go_on()
+        self.result.plan = "\n".join([*found, "strikes:", *struck, *enough.struck])
+        healed_s = simulation.time_s
         self._judge_progress()
-        self._judge_reach(plan.heal_s)
+        self._judge_reach(healed_s)
         self.judge()
         result = self.finish()
         if result.passed:

@@ -160,13 +160,13 @@ class ConfigFleet(Cluster):
                 ]
         return found
 
-    def finish(self) -> Result:
+    def counts(self) -> dict[str, float]:
         containers = self.containers.values()
         publications = self.publications
         nodes: Counter[str] = Counter()
         for counters in self._counters:
             nodes.update(counters)
-        self.result.counts |= {
+        return super().counts() | {
             "containers": len(containers),
             "publishes": publications.count(Outcome.ACKNOWLEDGED),
             "refused": publications.count(Outcome.REFUSED),
@@ -182,7 +182,6 @@ class ConfigFleet(Cluster):
             "avoided": sum(map(len, self.avoided.values())),
             "failed": nodes["config-failed"],
         }
-        return super().finish()
 
 
 def malice_of(deed: str, name: str, simulation: Simulation, share: float) -> Malice:
