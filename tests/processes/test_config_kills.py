@@ -36,7 +36,7 @@ START_S = 60.0
 WITHIN_S = 30.0
 LOAD_S = 1.0
 """How long the load goes on between two strikes, and while somebody is dead."""
-ACKNOWLEDGED_MIN = 400
+ACKNOWLEDGED_MIN = 250
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
