@@ -74,7 +74,7 @@ def up(
         f"[green]up[/green] in {took_s:.1f} s: {_count(graph['nodes'], 'node')} in "
         f"{_count(graph['zones'], 'zone')}, {_count(cluster.running(), 'process', 'es')}. "
         f"Look at it with [bold]swell overlay{hint}[/bold], use it with [bold]swell "
-        f"dht{hint}[/bold], stop it with [bold]swell down{hint}[/bold].",
+        f"config{hint}[/bold], stop it with [bold]swell down{hint}[/bold].",
         highlight=False,
     )
 
