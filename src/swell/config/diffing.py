@@ -57,13 +57,24 @@ def _is_all_new(old: bytes, new: bytes) -> bool:
     middle = Values(old, new).trim(Stretch(0, len(old), 0, len(new)))
     if middle.new_length < WORTHWHILE * len(new):
         return False
-    alone = len(_compressor.compress(new))
-    if alone < _COMPARED_SHARE_MIN * len(new):
+    sample = _sample(new)
+    alone = len(_compressor.compress(sample))
+    if alone < _COMPARED_SHARE_MIN * len(sample):
         return False
     known = ZstdCompressionDict(old, dict_type=DICT_TYPE_RAWCONTENT)
-    return len(ZstdCompressor(1, dict_data=known).compress(new)) >= _NEW_SHARE * alone
+    return len(ZstdCompressor(1, dict_data=known).compress(sample)) >= _NEW_SHARE * alone
 
 
+def _sample(data: bytes) -> bytes:
+    """Some of it from everywhere: enough to tell whether much of it is known."""
+    if len(data) <= _SAMPLES * _SAMPLE_BYTES:
+        return data
+    step = len(data) // _SAMPLES
+    return b"".join([data[at : at + _SAMPLE_BYTES] for at in range(0, step * _SAMPLES, step)])
+
+
+_SAMPLES = 8
+_SAMPLE_BYTES = 256
 _compressor = ZstdCompressor(1)
 
 

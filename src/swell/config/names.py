@@ -6,6 +6,7 @@ looks the same is the same. Those that begin with `@` are kept for what the syst
 
 from __future__ import annotations
 
+from functools import lru_cache
 from unicodedata import is_normalized
 from zlib import crc32
 
@@ -17,10 +18,14 @@ CONFIGURATION_BYTES_MAX = 512
 
 RESERVED = "@"
 
+NAMES_MAX = 4096
+"""Names that are remembered: those in use are checked with every change."""
+
 INSTANCES = "@instances"
 """The list of a service's instances (`swell.services.instances`)."""
 
 
+@lru_cache(NAMES_MAX)
 def place(application: str) -> int:
     """Modulo the number of slots: the slot of an application (RIP-1)."""
     return crc32(application.encode())
@@ -39,6 +44,11 @@ def check_configuration(name: str, reserved: bool = False) -> str:
 def _checked(name: str, what: str, bytes_max: int, reserved: bool) -> str:
     if not isinstance(name, str):
         raise InvalidNameError(f"the {what} is text, not {type(name).__name__}")
+    return _checked_text(name, what, bytes_max, reserved)
+
+
+@lru_cache(NAMES_MAX)
+def _checked_text(name: str, what: str, bytes_max: int, reserved: bool) -> str:
     try:
         data = name.encode()
     except UnicodeEncodeError:

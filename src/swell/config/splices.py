@@ -209,6 +209,11 @@ def size(splices: Delta) -> int:
 
 def encode(splices: Delta) -> bytes:
     """The one encoding of a delta; `BadDeltaError` if it contradicts itself."""
+    if len(splices) == 1:
+        offset, length, data = splices[0]
+        size = len(data)
+        if 0x80 <= offset < 0x4000 and 0 <= length < 0x80 and 0 < size < 0x80:
+            return b"%c%c%c%c%c%b" % (1, offset & 0x7F | 0x80, offset >> 7, length, size, data)
     check(splices, _LIMIT - 1)
     out = bytearray()
     _put_varint(out, len(splices))

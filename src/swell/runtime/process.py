@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import uvloop
 
@@ -32,8 +34,17 @@ def run(begin: Begin) -> int:
     """
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_S)
+    work_in_batches()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(begin))
+
+
+def work_in_batches() -> None:
+    """Ask the scheduler not to break off others, nor this process by them, for every frame that
+    arrives: where several processes share a processor, each then takes what has come together."""
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with suppress(OSError):  # a container may not be allowed to
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 async def _run(begin: Begin) -> int:

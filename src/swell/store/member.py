@@ -153,7 +153,7 @@ class MemberSide:
     def _learn_commit(self, replica: Replica, commit: int) -> None:
         """The primary's commit point, as far as the entries are here."""
         if replica.commit < commit <= replica.matched:
-            replica.advance(commit)
+            replica.learn(commit)
             replica.trim(replica.commit)
             self._store.storage.commit(replica.slot, replica.commit)
 

@@ -197,6 +197,13 @@ class Peers:
         peer.heard_at = self._store.world.now()
         return node
 
+    def around(self, now: float) -> object:
+        """All that a primary looks at to see who is lost, who is new and who is wanted: while it
+        stays equal, there is nothing to do about the members of a slot that is settled."""
+        silence_s = self._store.settings.silence_s
+        nodes = [(p.node, p.lineage, now - p.heard_at > silence_s) for p in self._peers.values()]
+        return self._store.table.plan_version, nodes
+
     def tick(self, now: float, idle_s: float, stalled_s: float) -> None:
         """Give up links that are silent or not needed; what this node slept does not count."""
         silence_s = REDIAL_FACTOR * self._store.settings.silence_s

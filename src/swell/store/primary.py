@@ -31,6 +31,8 @@ SLOW_FACTOR = 3.0
 BAR_FACTOR = 5.0
 """... and not asked again for so many times `silence_s`: no flapping."""
 NEAR_ENTRIES = 256
+LOOK_S = 1.0
+"""How often a settled slot is looked at."""
 SESSIONS_EVERY_S = 30.0
 """How often sessions to forget are looked for."""
 
@@ -66,6 +68,8 @@ class Primary:
         self._successor = 0
         self._barred: dict[int, float] = {}
         self._sessions_due = 0.0
+        self._settled = False
+        self._look_at = 0.0
 
     # Commands and reads.
 
@@ -103,6 +107,7 @@ class Primary:
             done(*self._replica.state.query(request.service, request.body))
         elif self.serving and len(self._reads) < READS_MAX:
             self._reads.append((request, now + request.deadline_s, done))
+            self._store.reading[self] = None
         else:
             done(Status.BUSY, b"")
 
@@ -128,10 +133,13 @@ class Primary:
 
     def on_leases(self) -> None:
         """Reads that waited may be answered."""
-        if self._reads and self._may_read(self._store.world.now()):
-            reads, self._reads = self._reads, []
-            for request, _, done in reads:
-                done(*self._replica.state.query(request.service, request.body))
+        if not self._may_read(self._store.world.now()):
+            if self._reads:
+                self._store.reading[self] = None
+            return
+        reads, self._reads = self._reads, []
+        for request, _, done in reads:
+            done(*self._replica.state.query(request.service, request.body))
 
     def on_progress(self) -> None:
         """Somebody has more of the log: commit what all have."""
@@ -188,10 +196,16 @@ class Primary:
         self.replicator.begin_epoch(record)
         self.on_progress()
 
-    def tick(self, now: float) -> None:
-        self._replica.trim(min(self._replica.commit, self.replicator.pinned()))
+    def tick(self, now: float, stirred: bool) -> None:
+        """`stirred`: something has changed around this node since the last tick. If not, a settled
+        slot is looked at more rarely."""
         if self._reads:
             self._expire_reads(now)
+        if self._settled and not stirred and now < self._look_at:
+            return
+        self._settled, self._look_at = False, now + LOOK_S
+        self._replica.trim(min(self._replica.commit, self.replicator.pinned()))
+        self._barred = {node: until for node, until in self._barred.items() if until > now}
         store = self._store
         if store.proposals.open(self._replica.slot) is not None or not self.serving:
             return
@@ -211,7 +225,16 @@ class Primary:
         elif ready:
             self._propose(records.reshape(self.record, [*self.record.members, *ready]))
         elif not learners:
-            self._follow_plan(now)
+            self._follow_plan()
+            self._settled = self._is_settled
+
+    @property
+    def _is_settled(self) -> bool:
+        """Nothing is under way that the next tick must go on with."""
+        followers, last = self.replicator.followers.values(), self._replica.chain.last
+        if self._successor or self._barred or any(f.acked < last for f in followers):
+            return False
+        return self._store.proposals.open(self._replica.slot) is None
 
     def _is_lost(self, node: int, now: float) -> bool:
         store, silence_s = self._store, self._store.settings.silence_s
@@ -244,7 +267,7 @@ class Primary:
         wanted: list[Member] = []
         left = len(self.record.members) - len(lost)
         for node in store.places(self._replica.slot, left):
-            if self._barred.get(node, 0.0) > now:
+            if node in self._barred:
                 continue
             if node in self.record.nodes and not self._is_reborn(node):
                 continue
@@ -275,7 +298,7 @@ class Primary:
     def _uncommitted(self) -> int:
         return self._replica.chain.last - self._replica.commit
 
-    def _follow_plan(self, now: float) -> None:
+    def _follow_plan(self) -> None:
         store = self._store
         targets = store.table.targets(self._replica.slot)
         if not targets or any(node not in self.record.nodes for node in targets):

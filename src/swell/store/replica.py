@@ -2,6 +2,9 @@
 
 Invariants: the state is what the entries up to `commit` make of nothing; `commit` and `fence` never
 go down; `matched` entries are equal to those of the primary of `matched_epoch`.
+
+A member applies what is committed when somebody looks at the state, or a number of entries at once:
+it has no answer to give, and entries that are applied together cost half as much each.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ SLACK_FACTOR = 2
 """The log is trimmed when it is this many times longer than what is kept: not for every entry."""
 
 
+UNAPPLIED_MAX = 64
+"""Committed entries that a member leaves for later. A new primary has to apply them first."""
+
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Long entries, as the pieces of an upload, are kept only up to so many bytes, however few."""
 
@@ -37,7 +43,9 @@ class Replica:
     ) -> None:
         self.slot = slot
         self._new_state = new_state
-        self.state = new_state()
+        self._state = new_state()
+        self._applied = 0
+        """How far the state is; up to `commit` when it is looked at."""
         self.chain = Chain()
         self.fence = 0
         self.commit = 0
@@ -59,14 +67,25 @@ class Replica:
         self._keep_entries = keep_entries
 
     @property
+    def state(self) -> SlotState:
+        """As of `commit`."""
+        if self._applied < self.commit:
+            self._apply(self.commit)
+        return self._state
+
+    @property
     def has_data(self) -> bool:
         return self.chain.last > 0
+
+    def follows(self, me: int) -> bool:
+        """Whether another node is the primary, as far as is known here."""
+        return self.record is not None and self.record.primary != me
 
     def forget(self) -> None:
         """Keep nothing but the fence."""
         self.chain = Chain()
-        self.state = self._new_state()
-        self.commit = self.matched = 0
+        self._state = self._new_state()
+        self.commit = self.matched = self._applied = 0
         self.incoming = None
 
     def load(self, image: SlotImage) -> None:
@@ -75,11 +94,10 @@ class Replica:
         state = self._new_state()
         if image.state is not None:
             state.load(bytes(image.state))
-        self.state = state
+        self._state = state
         self.chain = Chain(image.base, image.base_epoch, image.base_digest, image.entries)
         self.fence = max(self.fence, image.fence)
-        self.commit = image.base
-        self.matched = image.base
+        self.commit = self.matched = self._applied = image.base
         self.advance(min(image.commit, self.chain.last))
 
     def image(self) -> SlotImage:
@@ -98,22 +116,38 @@ class Replica:
         )
 
     def advance(self, commit: int) -> list[tuple[int, Status, bytes]]:
-        """Apply entries up to `commit`; what came of each."""
-        results: list[tuple[int, Status, bytes]] = []
-        chain, apply = self.chain, self.state.apply
-        while self.commit < commit:
-            self.commit += 1
-            status, body = apply(chain.entry(self.commit).payload)
-            results.append((self.commit, status, body))
+        """Entries up to `commit` are committed: apply them; what came of each, from the first that
+        was not applied yet."""
+        self._commit(commit)
+        return self._apply(self.commit)
+
+    def learn(self, commit: int) -> None:
+        """Entries up to `commit` are committed: apply them some time."""
+        self._commit(commit)
+        if self.commit - self._applied > UNAPPLIED_MAX:
+            self._apply(self.commit)
+
+    def _commit(self, commit: int) -> None:
+        self.commit = max(self.commit, commit)
         self.matched = max(self.matched, self.commit)
+
+    def _apply(self, upto: int) -> list[tuple[int, Status, bytes]]:
+        results: list[tuple[int, Status, bytes]] = []
+        entry_at, apply = self.chain.entry, self._state.apply
+        while self._applied < upto:
+            self._applied += 1
+            status, body = apply(entry_at(self._applied).payload)
+            results.append((self._applied, status, body))
         return results
 
     def trim(self, pinned: int) -> None:
         """Forget old committed entries, except those behind `pinned` that somebody still needs."""
         upto = min(self.commit - self._keep_entries, pinned)
         if upto - self.chain.base >= SLACK_FACTOR * self._keep_entries:
+            self._apply(upto)
             self.chain.trim(upto)
         if self.chain.size > KEEP_BYTES_MAX:
+            self._apply(self.commit)
             self.chain.shed(KEEP_BYTES_MAX // 2, min(self.commit, pinned))
 
     def fits(self, entry: Entry) -> bool:

@@ -90,6 +90,8 @@ class Replicator:
 
     def append(self, payload: bytes) -> Entry:
         chain = self.replica.chain
+        if chain.last == self.replica.commit:
+            self._begin_waiting()
         entry = entries.make(
             self.replica.slot, self.record.epoch, chain.last + 1, chain.digest, payload
         )
@@ -100,6 +102,12 @@ class Replicator:
         for node in self.followers:
             peers.due(node, slot)
         return entry
+
+    def _begin_waiting(self) -> None:
+        """Who had everything is late from now on, not since it last had something to do."""
+        now = self._store.world.now()
+        for follower in self.followers.values():
+            follower.progress_at = now
 
     def run(self, node: int) -> Run | None:
         """What `node` is to be sent now."""

@@ -76,6 +76,8 @@ class Store:
         self.ready = False
         self.stopped = False
         self.replicas: dict[int, Replica] = {}
+        self.reading: dict[Primary, None] = {}
+        """Where reads wait for leases."""
         self.services = dict(services)
         """Service → what makes its machine for a slot."""
         self.turns = Turns(self)
@@ -331,9 +333,10 @@ class Store:
             replica.heard_at = self.world.now()
 
     def on_leases(self) -> None:
-        for replica in self.replicas.values():
-            if replica.primary is not None:
-                replica.primary.on_leases()
+        """Reads that waited for leases may be answered."""
+        reading, self.reading = self.reading, {}
+        for primary in reading:
+            primary.on_leases()
 
     def on_progress(self, slot: int) -> None:
         """More of a slot's log is durable somewhere."""

@@ -25,6 +25,9 @@ DROP_AFTER_S = 15.0
 CREATE_WAIT_S = 3.0
 """How long a new slot waits for all of its members before it begins with fewer."""
 
+PATIENCE = 2.0
+"""Times `silence_s`: how long the first backup waits for its primary; others a little longer."""
+
 
 class Upkeep:
     """The timer of one store."""
@@ -36,6 +39,8 @@ class Upkeep:
         self._surplus: list[int] = []
         """Slots whose data seem to be of no use here any more."""
         self._asking = False
+        self._around: object = None
+        """What of the other nodes and the plan made slots do something, at the tick before."""
 
     def start(self) -> None:
         self._arm()
@@ -56,14 +61,17 @@ class Upkeep:
         store.peers.tick(now, IDLE_S, stalled_s)
         store.leases.beat(now)
         store.copying.tick(now)
+        before, self._around = self._around, store.peers.around(now)
+        stirred = before != self._around
+        heard_s = PATIENCE * store.settings.silence_s
         for replica in list(store.replicas.values()):
             # While this node stood still it could not hear: that is nobody's silence.
             replica.heard_at += stalled_s
             if replica.primary is not None:
-                replica.primary.tick(now)
+                replica.primary.tick(now, stirred)
             elif replica.candidate is not None:
                 replica.candidate.tick(now)
-            else:
+            elif now - replica.heard_at > heard_s or not replica.follows(store.me):
                 self._watch(replica, now)
         self._drop_surplus()
         self._create(now)
@@ -89,7 +97,7 @@ class Upkeep:
             members = list(record.members)
         else:
             backups = [member.node for member in keepers if member.node != record.primary]
-            patience = 2.0 + 0.5 * backups.index(store.me)
+            patience = PATIENCE + 0.5 * backups.index(store.me)
             if now - replica.heard_at <= patience * store.settings.silence_s:
                 return
             kept = [member for member in keepers if member.node != record.primary]

@@ -10,6 +10,7 @@ order and layout. The value is expected to be valid: an edit looks closely only 
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 from swell.config.formats import (
@@ -26,6 +27,9 @@ from swell.config.formats.path import Steps, parse_path
 from swell.config.formats.position import decode
 from swell.config.splices import Delta, Splice
 from swell.errors import EditRefusedError
+
+NAMES_MAX = 4096
+"""Names whose format is remembered."""
 
 
 class Format(Enum):
@@ -74,6 +78,7 @@ _EDITS: dict[Format, _Edits] = {
 }
 
 
+@lru_cache(NAMES_MAX)
 def format_of(name: str) -> Format:
     """The format that a configuration's name tells; bytes if its suffix is unknown."""
     dot = name.rfind(".")

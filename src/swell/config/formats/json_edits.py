@@ -21,7 +21,7 @@ from swell.config.formats.json_scanner import (
     skip_space,
     value_end,
 )
-from swell.config.formats.literal import Plain, check_depth, literal, parse_json, parse_value
+from swell.config.formats.literal import Plain, check_depth, literal, parse_json
 from swell.config.formats.path import (
     END,
     Steps,
@@ -60,7 +60,7 @@ def set_value(data: bytes, steps: Steps, value: str, as_text: bool) -> tuple[Spl
     """The splices that make `value` the one at a path."""
     text = literal(value, as_text)
     new = (json.dumps(value, ensure_ascii=False) if text is None else text).encode()
-    plain = parse_value(value, as_text)
+    plain: Plain = value if text is None else parse_json(text.encode())
     check_depth(plain, len(steps))
     spots: list[_Spot] = []
     start = root(data)
@@ -73,7 +73,16 @@ def set_value(data: bytes, steps: Steps, value: str, as_text: bool) -> tuple[Spl
             return _insert(data, spots, steps[depth:], steps, new)
         start = spot.found.value
     end = value_end(data, start)
-    return () if _same(data[start:end], plain) else replace(data, start, end, new)
+    present = data[start:end]
+    differs = _is_plain(present) and _is_plain(new)
+    if present == new or (not differs and _same(present, plain)):
+        return ()
+    return replace(data, start, end, new)
+
+
+def _is_plain(text: bytes) -> bool:
+    """A string without escapes: another one of that kind means something else."""
+    return text[:1] == b'"' and b"\\" not in text
 
 
 def _same(present: bytes, plain: Plain) -> bool:
