@@ -11,7 +11,7 @@ Processes end with the context, or when the one that started them is gone.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -40,11 +40,14 @@ START_S_MAX = 120.0
 ANSWER_S_MAX = 60.0
 STOP_S_MAX = 10.0
 
+Main = Callable[[Connection], None]
+"""What a fleet process runs."""
+
 
 class FleetProcess:
     """One process with its containers."""
 
-    def __init__(self) -> None:
+    def __init__(self, main: Main = main) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe: Connection
         self._pipe, far = context.Pipe()
@@ -77,7 +80,8 @@ class FleetProcess:
 
 
 class Fleets:
-    """Containers dealt out to processes, as a context. `heard`, `traced`: see `Start`."""
+    """Containers dealt out to processes, as a context; the slow ones are in one more. `heard`,
+    `traced`: see `Start`."""
 
     def __init__(
         self,
@@ -89,20 +93,24 @@ class Fleets:
         heard: bool = False,
         certificates: Path | None = None,
         traced: bool = False,
+        main: Main = main,
+        events: str = "",
     ) -> None:
-        processes = processes or -(-len(containers) // CONTAINERS_MAX) or 1
         self._orders = [
             Start(
                 cluster,
                 tuple(addresses),
-                tuple(containers[number::processes]),
+                hosted,
                 settings or ConfigSettings(),
                 heard,
                 str(certificates or ""),
+                events,
                 traced,
             )
-            for number in range(processes)
+            for hosted in dealt(containers, processes)
         ]
+        self._main = main
+        self._events = events
         self.processes: list[FleetProcess] = []
         self.start_s = 0.0
         """Until all were subscribed, by the slowest process."""
@@ -110,7 +118,7 @@ class Fleets:
     def __enter__(self) -> Fleets:
         try:
             for order in self._orders:
-                process = FleetProcess()
+                process = FleetProcess(self._main)
                 self.processes.append(process)
                 process.order(order)
             for process in self.processes:
@@ -128,7 +136,11 @@ class Fleets:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.kill()
+        if self._events and error is None:
+            for process in self.processes:  # killed, it would take rows with it
+                process.stop()
+        else:
+            self.kill()
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -148,3 +160,12 @@ class Fleets:
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
+
+
+def dealt(containers: Sequence[Hosted], processes: int = 0) -> list[tuple[Hosted, ...]]:
+    """Those of each process. 0: as few as can host them; one more if some are slow."""
+    slow = tuple(hosted for hosted in containers if hosted.slow_s)
+    others = [hosted for hosted in containers if not hosted.slow_s] if slow else containers
+    processes = processes or -(-len(others) // CONTAINERS_MAX) or 1
+    parts = [tuple(others[number::processes]) for number in range(processes)]
+    return [*parts, slow] if slow else parts

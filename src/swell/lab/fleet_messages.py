@@ -29,6 +29,9 @@ class Hosted(msgspec.Struct, frozen=True, array_like=True):
     host: str = LOOPBACK
     """Where. By the thousand on one address the system takes long to find each a free port: see
     `loopback`."""
+    slow_s: float = 0.0
+    """How long it is busy with every burst, as on a machine with other work; whoever else is in its
+    process waits for it."""
 
 
 def loopback(number: int) -> str:
@@ -48,6 +51,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     that watches would do; else containers take bursts as they come."""
     certificates: str = ""
     """Directory with the certificate that all of them use; empty: plain TCP."""
+    events: str = ""
+    """Directory where all of them write their API events; empty: nowhere."""
     traced: bool = False
     """It is noted who brought each container its last burst, and how long it had to do with it."""
 

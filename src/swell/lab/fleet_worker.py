@@ -28,6 +28,7 @@ from swell.container.documents import Update
 from swell.container.feed import Feed
 from swell.container.session import ContainerSession
 from swell.errors import RefusedError, SwellError
+from swell.events.rows import Life
 from swell.lab.fleet_messages import (
     Collect,
     Collected,
@@ -43,11 +44,13 @@ from swell.lab.fleet_messages import (
 from swell.lab.server_process import memory_mib
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session
+from swell.runtime.event_log import EventLog
 from swell.runtime.logs import configure_logging
-from swell.runtime.process import GARBAGE_THRESHOLDS
+from swell.runtime.process import GARBAGE_THRESHOLDS, work_in_batches
 from swell.runtime.security import TlsMaterial
 from swell.runtime.sockets import raise_descriptor_limit
 from swell.runtime.world import RuntimeWorld
+from swell.settings import EventSettings
 
 OPENING_MAX = 64
 """Containers that come up at one time."""
@@ -98,6 +101,7 @@ class Fleet:
         """Begun, and not known to have all that their nodes have."""
         self._start: Start
         self._tls: TlsMaterial | None = None
+        self._log: EventLog | None = None
         self._loop.add_reader(pipe.fileno(), self._on_command)
         os.set_blocking(pipe.fileno(), True)  # the loop has unset it; answers may be long
 
@@ -115,12 +119,17 @@ class Fleet:
 
     async def stop(self) -> None:
         await asyncio.gather(*(world.stop() for world in self._worlds))
+        if self._log is not None:
+            await self._log.stop()
 
     # Coming up.
 
     def _begin(self, start: Start) -> None:
         self._start = start
         self._tls = TlsMaterial(Path(start.certificates)) if start.certificates else None
+        if start.events:
+            settings = EventSettings(directory=start.events)
+            self._log = EventLog(settings, f"fleet-{os.getpid()}", time.time_ns() // 1000)
         self._began_s = time.monotonic()
         self._coming = list(reversed(start.containers))
         self._open_more()
@@ -146,6 +155,9 @@ class Fleet:
         tls = self._tls
         name = tls.node if tls is not None else hosted.name
         world = RuntimeWorld(name, None, tls, cluster=start.cluster)
+        if self._log is not None:
+            life = Life(world.cluster, hosted.name, world.wall_us(), hosted.site)
+            world.record(self._log.recorder(life))
         session = ContainerSession(
             world,
             world.cluster,
@@ -182,6 +194,8 @@ class Fleet:
         follower = self._followers[feed]
         before, after = follower.at, feed.at
         if after > before:
+            if follower.hosted.slow_s:
+                time.sleep(follower.hosted.slow_s)
             follower.runs.extend((before, after, time.monotonic_ns()))
             follower.at = after
         elif after < before:
@@ -205,7 +219,7 @@ class Fleet:
             del rows[:]
         taken_ns = self._taken_ns.tobytes()
         del self._taken_ns[:]
-        counters: Counter[str] = Counter()
+        counters = Counter(self._log.counters if self._log is not None else {})
         for world, session in zip(self._worlds, self._sessions, strict=True):
             counters.update(world.counters)
             counters.update(session.counters)
@@ -246,6 +260,7 @@ def main(pipe: Connection) -> None:
     """The process: until it is told to stop, or whoever started it is gone."""
     configure_logging()
     raise_descriptor_limit()
+    work_in_batches()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(pipe))
     sys.stdout.flush()

@@ -24,6 +24,7 @@ def run(lab: Lab) -> Report:
     return Report(
         settings={
             "servers": settings.servers,
+            "server_processes": settings.server_processes,
             "containers": settings.containers,
             "applications": settings.applications,
             "updates_per_s": settings.rate_per_s,
@@ -33,7 +34,7 @@ def run(lab: Lab) -> Report:
         },
         rows=[
             {
-                "server": f"n{number}",
+                "process": number,
                 "cpu": server.cpu,
                 "sent_mib": None
                 if server.sent_bytes is None

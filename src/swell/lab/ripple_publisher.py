@@ -14,6 +14,7 @@ import random
 import time
 from array import array
 from functools import partial
+from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -33,11 +34,18 @@ NAME = "value.json"
 DEADLINE_S = 30.0
 APPLIED_S_MAX = 30.0
 """How long the last updates may take until they are everywhere."""
-TICK_S = 0.001
+TICK_S = 0.004
+"""How long a due update may wait for others, so that the publisher leaves the processor to the
+rest; it counts as latency."""
 FIRST_S = 1.0
 """After one update of every application, until the rate begins."""
 KEY_BYTES = 29
 """Of one key with its text, as JSON."""
+TEMPLATES = 8
+"""Texts of whole values, used in turn: random numbers for every value would cost the publisher as
+much as all the rest of its work."""
+GENERATION = "########"
+"""What stands in a template for the part of the keys that no value before had."""
 
 
 class Phase(NamedTuple):
@@ -91,30 +99,31 @@ class Application:
         self.due_ns: array[int] = array("q")
         self.steps: array[int] = array("q")
         self._keys = max(1, payload_bytes // KEY_BYTES)
-        self._bytes = payload_bytes
         self._rng = rng
         self._generation = ""
+        self._templates = cycle([self._template(payload_bytes) for _ in range(TEMPLATES)])
+
+    def _template(self, payload_bytes: int) -> str:
+        texts = f"{self._rng.getrandbits(48 * self._keys):0{12 * self._keys}x}"
+        entries = ",".join(
+            f'"{GENERATION}{number:04d}":"{texts[12 * number : 12 * number + 12]}"'
+            for number in range(self._keys)
+        )
+        padding = max(0, payload_bytes - len(entries) - len('{,"":""}'))
+        return f'{{{entries},"":"{"x" * padding}"}}'
 
     def whole(self) -> Whole:
         """A value of which no key was there before."""
-        rng = self._rng
-        self._generation = f"{rng.getrandbits(32):08x}"
-        texts = f"{rng.getrandbits(48 * self._keys):0{12 * self._keys}x}"
-        entries = ",".join(
-            f'"{self._key(number)}":"{texts[12 * number : 12 * number + 12]}"'
-            for number in range(self._keys)
-        )
-        padding = max(0, self._bytes - len(entries) - len('{,"":""}'))
-        return Whole(NAME, f'{{{entries},"":"{"x" * padding}"}}'.encode())
+        self._generation = f"{self._rng.getrandbits(32):08x}"
+        value = next(self._templates).replace(GENERATION, self._generation)
+        return Whole(NAME, value.encode())
 
     def change(self) -> Path:
         """One key of the value."""
         rng = self._rng
         number = rng.randrange(self._keys)
-        return Path(NAME, self._key(number), f"{rng.getrandbits(48):012x}", as_text=True)
-
-    def _key(self, number: int) -> str:
-        return f"{self._generation}{number:04d}"
+        key = f"{self._generation}{number:04d}"
+        return Path(NAME, key, f"{rng.getrandbits(48):012x}", as_text=True)
 
 
 class Publisher:

@@ -10,12 +10,13 @@ has applied it. An update is lost if it was stored and a container has not appli
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -25,12 +26,13 @@ from swell.lab import socket_bytes
 from swell.lab.fanout_reading import Reading
 from swell.lab.fanout_trial import Numbers, latencies_of, runs_of
 from swell.lab.fleet import Fleets
-from swell.lab.fleet_messages import Collected, Hosted
+from swell.lab.fleet_messages import Collected, Hosted, loopback
 from swell.lab.publisher_process import PublisherProcess
 from swell.lab.ripple_publisher import APPLIED_S_MAX, Order, Phase, Published, Ready, main
 from swell.lab.server_process import cpu_s, memory_mib
 from swell.lab.store_cluster import SwellCluster
 from swell.settings import ConfigSettings, Settings
+from swell.world import Address
 
 SITE = "lab"
 
@@ -52,13 +54,20 @@ class RippleSettings(NamedTuple):
     phases: tuple[Phase, ...] = ()
     """Rates that change while it is measured; empty: `rate_per_s`."""
     config: ConfigSettings = ConfigSettings()
+    server_processes: int = os.cpu_count() or 1
+    """Which host the servers, evenly: with more than there are processors they spend much of their
+    time on each other's turns. 0: one for each server."""
     fleet_processes: int = 0
     """0: as few as can host the containers."""
+    slow: int = 0
+    """The first so many containers, by name, are busy for `slow_s` with every burst. Those are the
+    ones that relay where nothing is known of any."""
+    slow_s: float = 0.01
     seed: int = 1
 
 
 class Server(NamedTuple):
-    """One node, while it was measured."""
+    """One process of servers, while it was measured."""
 
     cpu: float
     """Cores."""
@@ -112,7 +121,11 @@ def ripple_run(settings: RippleSettings) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="swell-ripple-") as directory, ExitStack() as stack:
         node = msgspec.structs.replace(Settings(), config=settings.config)
         node = node.with_replicas(min(node.store.replicas, settings.servers))
-        cluster = stack.enter_context(SwellCluster(Path(directory), settings.servers, node))
+        cluster = stack.enter_context(
+            SwellCluster(
+                Path(directory), settings.servers, node, processes=settings.server_processes
+            )
+        )
         publisher = PublisherProcess(main, order_of(settings, cluster), Ready, Published)
         stack.callback(publisher.kill)
         containers = containers_of(settings)
@@ -132,14 +145,14 @@ def ripple_run(settings: RippleSettings) -> Outcome:
         publisher.go()
         publisher.wait(settings.warm_up_s)
         meter.read()
-        publisher.wait(_seconds(settings))
+        publisher.wait(seconds_of(settings))
         meter.read()
         published = publisher.stop(APPLIED_S_MAX)
         measured = meter.measured()
         return outcome_of(settings, published, fleets.collect(contents=True), measured)
 
 
-def _seconds(settings: RippleSettings) -> float:
+def seconds_of(settings: RippleSettings) -> float:
     return sum(phase.seconds for phase in settings.phases) or settings.seconds
 
 
@@ -147,7 +160,15 @@ def application_of(number: int) -> str:
     return f"application-{number:03d}"
 
 
-def order_of(settings: RippleSettings, cluster: SwellCluster) -> Order:
+class Cluster(Protocol):
+    """What is published to."""
+
+    cluster: str
+
+    def addresses(self) -> tuple[Address, ...]: ...
+
+
+def order_of(settings: RippleSettings, cluster: Cluster) -> Order:
     phases = settings.phases or (Phase(settings.seconds, settings.rate_per_s),)
     first = phases[0]._replace(seconds=phases[0].seconds + settings.warm_up_s)
     return Order(
@@ -163,10 +184,14 @@ def order_of(settings: RippleSettings, cluster: SwellCluster) -> Order:
 
 def containers_of(settings: RippleSettings) -> list[Hosted]:
     """Dealt out to the applications evenly; each follows its own."""
-    names = [
-        application_of(number % settings.applications) for number in range(settings.containers)
-    ]
-    return [Hosted(f"c{number:05d}", name, SITE, (name,)) for number, name in enumerate(names)]
+    hosted = []
+    for number in range(settings.containers):
+        name = application_of(number % settings.applications)
+        slow_s = settings.slow_s if number < settings.slow else 0.0
+        hosted.append(
+            Hosted(f"c{number:05d}", name, SITE, (name,), host=loopback(number), slow_s=slow_s)
+        )
+    return hosted
 
 
 class Measured(NamedTuple):

@@ -1,4 +1,5 @@
-"""Swell nodes in processes of their own on loopback, with default settings and real syncs.
+"""Swell nodes on loopback with default settings and real syncs, each in a process of its own unless
+several are to share one.
 
 Default means three nodes and `Settings()`, the preset for a data centre, not the faster one of
 `swell up`. The first three nodes are voters of the directory; with three replicas, each of three
@@ -46,11 +47,15 @@ class SwellCluster:
         nodes: int = NODES,
         settings: Settings | None = None,
         tls: bool = False,
+        processes: int = 0,
     ) -> None:
+        """`processes` 0: one for each node."""
         self._directory = directory
         self._addresses = [Address(LOOPBACK, port) for port in free_ports(nodes)]
         self._settings = settings or Settings().with_replicas(min(NODES, nodes))
-        self._nodes: list[ServerProcess] = []
+        self._count = min(processes or nodes, nodes)
+        self._processes: list[ServerProcess] = []
+        """Node n is in the one at place n modulo their number."""
         self.certificates = self._certify() if tls else None
         """Directory with the certificate of whoever measures."""
         self._tls = TlsMaterial(self.certificates) if self.certificates is not None else None
@@ -68,11 +73,11 @@ class SwellCluster:
 
     def __enter__(self) -> SwellCluster:
         try:
-            self._nodes = [self._start(number) for number in range(len(self._addresses))]
+            self._processes = [self._start(place) for place in range(self._count)]
             until_s = time.monotonic() + READY_S_MAX
             while sum(self._slots()) < self._settings.store.slots:
-                for node in self._nodes:
-                    node.check()
+                for process in self._processes:
+                    process.check()
                 if time.monotonic() > until_s:
                     raise ServerError(
                         f"the nodes do not serve every slot after {READY_S_MAX:.0f} s"
@@ -92,12 +97,15 @@ class SwellCluster:
         self._end()
 
     def _end(self) -> None:
-        for node in self._nodes:
-            node.kill()
+        for process in self._processes:
+            if self._settings.events.directory:
+                process.stop()  # killed, it would take rows of events with it
+            else:
+                process.kill()
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(node.pid for node in self._nodes)
+        return tuple(process.pid for process in self._processes)
 
     def addresses(self) -> tuple[Address, ...]:
         """That of the busiest node first."""
@@ -105,21 +113,22 @@ class SwellCluster:
         return (*self._addresses[first:], *self._addresses[:first])
 
     def busiest(self) -> int:
-        """The node that is primary of most slots, as a place in `pids`."""
+        """The node that is primary of most slots; with a process each, as a place in `pids`."""
         slots = self._slots()
         return slots.index(max(slots))
 
     def kill(self, place: int) -> None:
-        self._nodes[place].kill()
+        self._processes[place].kill()
 
-    def _start(self, number: int) -> ServerProcess:
-        spec = self._directory / f"n{number}.json"
-        spec.write_bytes(msgspec.json.encode([self._spec(number)]))
+    def _start(self, place: int) -> ServerProcess:
+        numbers = range(place, len(self._addresses), self._count)
+        spec = self._directory / f"n{place}.json"
+        spec.write_bytes(msgspec.json.encode([self._spec(number) for number in numbers]))
         source = str(Path(swell.__file__).parent.parent)
         return ServerProcess(
-            f"node n{number}",
+            f"node {' and '.join(f'n{number}' for number in numbers)}",
             [sys.executable, "-m", "swell.cli.hosting", str(spec)],
-            self._directory / f"n{number}.log",
+            self._directory / f"n{place}.log",
             {"PYTHONPATH": source},
         )
 
@@ -146,8 +155,8 @@ class SwellCluster:
 
     def _slots(self) -> list[int]:
         """How many slots every node serves; zeros while nobody can tell."""
-        for node, address in zip(self._nodes, self._addresses, strict=True):
-            if not node.running:
+        for number, address in enumerate(self._addresses):
+            if not self._processes[number % self._count].running:
                 continue
             try:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
