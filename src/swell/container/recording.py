@@ -1,0 +1,148 @@
+"""Writes down what a feed applies: per burst and configuration one range of versions (PIP-1).
+
+What a burst makes of somebody who is where it begins is the same for everybody: these ranges are
+made once per process and shared. Whoever had part of it already, or came to another version, gets
+ranges of his own: what is written is what has changed here, as it is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from swell.config.bursts import Burst
+from swell.container.changes import DELTA, Ready, ReadyBurst, Spanned, has, ready
+from swell.container.documents import Document
+from swell.events.records import Applied, Span
+from swell.world import World
+
+if TYPE_CHECKING:
+    from swell.container.feed import Feed
+
+SENDERS_MAX = 256
+"""Held bursts whose senders are remembered."""
+
+
+class FeedRecording:
+    """Of one feed. `peer`: who brings what is taken now. `siblings`: all feeds of its application
+    here: what several of them get is applied once, by the first."""
+
+    __slots__ = ("_before", "_senders", "_siblings", "_world", "peer")
+
+    def __init__(self, world: World, siblings: Sequence[Feed]) -> None:
+        self.peer = ""
+        self._world = world
+        self._siblings = siblings
+        self._before: list[Document | None] = []
+        self._senders: dict[bytes, str] = {}
+
+    def held(self, burst: Burst) -> None:
+        """It is applied later, when others may bring something."""
+        self._senders.setdefault(burst.id, self.peer)
+        if len(self._senders) > SENDERS_MAX:
+            del self._senders[next(iter(self._senders))]
+
+    def begin(self, feed: Feed, burst: Burst) -> None:
+        """A burst is about to be applied."""
+        documents = feed.documents
+        self._before = [documents.get(one.name) for one in spans(burst)]
+
+    def end(self, feed: Feed, burst: Burst, at: int) -> None:
+        """As much of it as fits has been applied, to somebody who was at step `at`."""
+        documents, emit = feed.documents, self._world.emit
+        peer = self._senders.pop(burst.id, self.peer) if self._senders else self.peer
+        for one, old in zip(spans(burst), self._before, strict=True):
+            new = documents.get(one.name)
+            if new is None or new is old:
+                continue
+            if (
+                at <= burst.after
+                and new.id == one.spans[-1].id
+                and (old is None or not has(old, *one.changes[0]))
+            ):
+                found: Sequence[Span] = one.spans
+            else:
+                found = own_spans(one, old, new, at)
+            if len(self._siblings) > 1:
+                found = self._first_here(feed, found)
+            for span in found:
+                emit(Applied(span, peer))
+
+    def _first_here(self, feed: Feed, found: Sequence[Span]) -> list[Span]:
+        """What no other feed has had before."""
+        kept = []
+        for span in found:
+            others = [one.documents.get(span.name) for one in self._siblings if one is not feed]
+            known = max((one for one in others if one is not None), key=_version, default=None)
+            if known is None or known.version < span.first:
+                kept.append(span)
+            elif known.version < span.version:
+                kept.append(replace(span, first=known.version + 1, base=known.id))
+        return kept
+
+
+def spans(burst: Burst) -> tuple[Spanned, ...]:
+    """What a burst does to each configuration, made once per process."""
+    made_ready = ready(burst)
+    if made_ready.spans is None:
+        made_ready.spans = _spanned(burst, made_ready)
+    return made_ready.spans
+
+
+def _spanned(burst: Burst, made_ready: ReadyBurst) -> tuple[Spanned, ...]:
+    changes: dict[str, list[tuple[int, Ready]]] = {}
+    for number, several in made_ready.steps:
+        for change in several:
+            changes.setdefault(change.name, []).append((number, change))
+    return tuple(
+        Spanned(name, several, _ranges(burst.application, burst.epoch, several), burst.epoch)
+        for name, several in changes.items()
+    )
+
+
+def _ranges(application: str, epoch: int, changes: Iterable[tuple[int, Ready]]) -> tuple[Span, ...]:
+    """Changes of one configuration; a range ends where a version is left out."""
+    found: list[Span] = []
+    first: Ready | None = None
+    last: tuple[int, Ready] | None = None
+    for number, change in changes:
+        if first is None or last is None or change.version != last[1].version + 1:
+            if first is not None and last is not None:
+                found.append(_span(application, epoch, first, *last))
+            first = change
+        last = number, change
+    if first is not None and last is not None:
+        found.append(_span(application, epoch, first, *last))
+    return tuple(found)
+
+
+def _span(application: str, epoch: int, first: Ready, number: int, last: Ready) -> Span:
+    return Span(
+        application, last.name, first.version, last.version, number, last.id, first.base, epoch,
+        last.change.length,
+    )  # fmt: skip
+
+
+def own_spans(one: Spanned, old: Document | None, new: Document, at: int) -> list[Span]:
+    """What has really happened to a configuration that was not at the begin of the burst, or whose
+    version is not the burst's."""
+    application = one.spans[-1].application
+    applied = [
+        (number, change)
+        for number, change in one.changes
+        if number > at
+        and change.version <= new.version
+        and (old is None or not has(old, number, change))
+    ]
+    found = list(_ranges(application, one.epoch, applied))
+    if found and found[-1].id != new.id:  # made from another base than the burst says
+        last = found.pop()
+        base = old.id if old is not None and applied[0][1].kind == DELTA else last.base
+        found.append(replace(last, id=new.id, base=base, bytes=len(new)))
+    return found
+
+
+def _version(document: Document) -> int:
+    return document.version

@@ -1,0 +1,234 @@
+"""From events to rows of the table: which kind each event is, and which of its fields goes where.
+
+Rows are made by the batch and by the column (`swell.events.arrow`), off the loop: whoever takes an
+event only notes when, whose it is, and the numbers of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from swell.events import Event, Started
+from swell.events.records import (
+    Acknowledged,
+    Applied,
+    CrashFound,
+    LifeBegan,
+    LifeEnded,
+    Located,
+    Published,
+    Rejected,
+    Relayed,
+    Sent,
+    Stored,
+    Subscribed,
+    Unsubscribed,
+)
+from swell.events.schema import Kind
+
+NODE_ROLE = "node"
+
+
+class Life:
+    """One life of a process: what all its rows have in common. Compared by identity."""
+
+    __slots__ = ("node", "role", "run", "site", "start", "zone")
+
+    def __init__(
+        self,
+        run: str,
+        node: str,
+        start: int,
+        site: str | None = None,
+        role: str = NODE_ROLE,
+        zone: int | None = None,
+    ) -> None:
+        self.run = run
+        self.node = node
+        self.start = start
+        self.site = site or None
+        self.role = role
+        self.zone = zone
+
+    def after(self, event: Event) -> Life:
+        """The same, as of an event: it may have got its zone, or say what it is."""
+        if isinstance(event, Started):
+            return Life(self.run, self.node, self.start, self.site, NODE_ROLE, event.zone)
+        if isinstance(event, LifeBegan):
+            return Life(self.run, self.node, self.start, self.site, event.role, self.zone)
+        return self
+
+
+class Form(NamedTuple):
+    """How an event becomes rows. `columns`: column → field. `each`: the column whose field lists a
+    value for each of several rows; empty: there is one row. `shared`: a field with an object that
+    many events have in common, and `shared_columns` those that are fields of it."""
+
+    kind: Kind
+    columns: dict[str, str]
+    each: str = ""
+    shared: str = ""
+    shared_columns: Mapping[str, str] = MappingProxyType({})
+
+
+_STEPS = {"application": "application", "first": "first", "sequence": "step", "epoch": "epoch"}
+_VERSION = {
+    "application": "application",
+    "name": "name",
+    "sequence": "version",
+    "step": "step",
+    "digest": "id",
+}
+
+FORMS: dict[type[Event], Form] = {
+    Started: Form(Kind.START, {"epoch": "epoch"}),
+    LifeBegan: Form(Kind.START, {}),
+    LifeEnded: Form(Kind.STOP, {"reason": "reason"}),
+    CrashFound: Form(Kind.CRASH_FOUND, {"peer": "peer", "epoch": "epoch"}),
+    Located: Form(Kind.COORDINATE, {"coordinate": "coordinate"}),
+    Published: Form(
+        Kind.PUBLISH,
+        {
+            "application": "application",
+            "name": "names",
+            "source": "source",
+            "epoch": "epoch",
+            "bytes": "bytes",
+        },
+        each="name",
+    ),
+    Stored: Form(
+        Kind.STORE,
+        {
+            **_VERSION,
+            "first": "version",
+            "base": "base",
+            "source": "source",
+            "epoch": "epoch",
+            "bytes": "bytes",
+            "sent_at": "stored_us",
+            "reason": "reason",
+        },
+    ),
+    Subscribed: Form(
+        Kind.SUBSCRIBE,
+        {
+            "application": "application",
+            "name": "names",
+            "peer": "peer",
+            "step": "step",
+            "epoch": "epoch",
+        },
+        each="name",
+    ),
+    Unsubscribed: Form(
+        Kind.UNSUBSCRIBE,
+        {
+            "application": "application",
+            "name": "names",
+            "peer": "peer",
+            "epoch": "epoch",
+            "reason": "reason",
+        },
+        each="name",
+    ),
+    Sent: Form(Kind.DELIVER, {**_STEPS, "peer": "peers", "bytes": "bytes"}, each="peer"),
+    Relayed: Form(Kind.RELAY, {**_STEPS, "peer": "peers", "bytes": "bytes"}, each="peer"),
+    Applied: Form(
+        Kind.APPLY,
+        {"peer": "peer"},
+        shared="span",
+        shared_columns={
+            **_VERSION,
+            "first": "first",
+            "base": "base",
+            "epoch": "epoch",
+            "bytes": "bytes",
+        },
+    ),
+    Rejected: Form(Kind.REJECT, {**_VERSION, "first": "version", "reason": "reason"}),
+    Acknowledged: Form(Kind.ACK, {**_STEPS, "name": "name", "peer": "peers"}, each="peer"),
+}
+"""Events that are not here are not written down."""
+
+TAKEN = 5
+"""Places that one event takes in a pile: whose it is, number of its first row, wall and monotonic
+clock in ns, the event itself."""
+
+Pile = list[Any]
+"""Events of one type, flat: an event then costs no object of its own."""
+
+Piles = dict[type[Event], Pile]
+
+
+class _Sort:
+    """One type of events: its pile, and what is peculiar about its rows."""
+
+    __slots__ = ("listed", "pile", "tells")
+
+    def __init__(self, event: type[Event], form: Form) -> None:
+        self.pile: Pile = []
+        self.listed = form.columns[form.each] if form.each else ""
+        """The field that lists a value per row; empty: there is one row."""
+        self.tells = event in (Started, LifeBegan)
+        """Whether it says something about its life."""
+
+
+class Collection:
+    """Events on their way to becoming rows. `full` is called when a pile has `events_max`."""
+
+    def __init__(self, events_max: int, full: Callable[[], None]) -> None:
+        self.sorts = {event: _Sort(event, form) for event, form in FORMS.items()}
+        self.places_max = events_max * TAKEN
+        self.full = full
+
+    def taken(self) -> Piles:
+        """All there is; what comes from now on is apart from it."""
+        found: Piles = {}
+        for event, sort in self.sorts.items():
+            if sort.pile:
+                found[event], sort.pile = sort.pile, []
+        return found
+
+
+class Recorder:
+    """Takes the events of one life and numbers its rows. A number that no file has was lost."""
+
+    __slots__ = ("_collection", "_next", "_sorts", "life")
+
+    def __init__(self, collection: Collection, life: Life) -> None:
+        self.life = life
+        self._collection = collection
+        self._sorts = collection.sorts
+        self._next = 1
+
+    def take(self, wall_ns: int, mono_ns: int, event: Event) -> None:
+        sort = self._sorts.get(type(event))
+        if sort is None:
+            return
+        first = self._next
+        self._next = first + (len(getattr(event, sort.listed)) if sort.listed else 1)
+        if sort.tells:
+            self.life = self.life.after(event)
+        pile = sort.pile
+        pile += (self.life, first, wall_ns, mono_ns, event)
+        if len(pile) >= self._collection.places_max:
+            self._collection.full()
+
+
+def event_count(piles: Piles) -> int:
+    return sum(len(pile) for pile in piles.values()) // TAKEN
+
+
+def row_count(piles: Piles) -> int:
+    total = 0
+    for event, pile in piles.items():
+        form = FORMS[event]
+        events = pile[TAKEN - 1 :: TAKEN]
+        if form.each:
+            total += sum(len(getattr(one, form.columns[form.each])) for one in events)
+        else:
+            total += len(events)
+    return total
