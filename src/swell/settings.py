@@ -311,12 +311,20 @@ class ConfigSettings(msgspec.Struct, frozen=True):
     bursts_open: int = 2
     """Bursts of one feed without receipts. More fills long links better and batches less."""
 
+    burst_gap_s: float = 0.07
+    """Between two bursts of one feed while the node's machine is busy; a burst of many steps leaves
+    sooner. Longer saves processor time of nodes and containers; 0: every update leaves at once."""
+
     burst_bytes_max: int = 256 * 1024
     """A burst ends with the step that takes it above this; longer values are fetched by range."""
 
     receipt_wait_s: float = 1.0
-    """A relay waits that long for its children's receipts. Above the slowest usual round trip
-    plus sync; shorter names the silent sooner."""
+    """A relay waits at least that long for its children's receipts, the primary twice as long.
+    Above the slowest usual round trip plus sync; shorter names the silent sooner."""
+
+    receipt_wait_s_max: float = 8.0
+    """... and at most that long where receipts were slow lately. A relay that died without a word
+    is found within twice this time."""
 
     retries: int = 3
     """Further ways tried for a container before it is named as failed."""
@@ -331,7 +339,8 @@ class ConfigSettings(msgspec.Struct, frozen=True):
     """How often a container says what it has. Costs two small frames each time."""
 
     offline_s: float = 600.0
-    """A container whose link ended is listed as offline for that long, then forgotten."""
+    """A container whose link ended, or that did not come to a new primary, is listed as offline
+    for that long, then forgotten."""
 
     avoid_s: float = 60.0
     """A relay that failed or lied is not picked for that long."""
@@ -366,6 +375,28 @@ class ServiceSettings(msgspec.Struct, frozen=True):
     """... and so many good ones healthy again. More than one: no flapping."""
 
 
+class EventSettings(msgspec.Struct, frozen=True):
+    """Files of API events, for the pipeline."""
+
+    directory: str = ""
+    """Where they are written; empty: nowhere. Several processes may share one."""
+
+    file_bytes_max: int = 64 * 1024 * 1024
+    """A file is complete, and can be read, when it is that long ..."""
+
+    file_age_s: float = 60.0
+    """... or that old: a kill costs at most the rows of this time. Shorter makes them readable
+    sooner, and more and smaller files."""
+
+    queue_events_max: int = 131_072
+    """Events that wait while the disk is slow, about 300 bytes each; beyond it they are dropped
+    and counted."""
+
+    retry_s: float = 5.0
+    """After a failed write (disk full, no permission) events are dropped, and counted, for that
+    long before the next attempt."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings of one node. Every node of a cluster should run with the same ones."""
 
@@ -376,6 +407,7 @@ class Settings(msgspec.Struct, frozen=True):
     store: StoreSettings = StoreSettings()
     config: ConfigSettings = ConfigSettings()
     services: ServiceSettings = ServiceSettings()
+    events: EventSettings = EventSettings()
     request_timeout_s: float = 5.0
     """Default deadline of a request to another node."""
 
@@ -384,6 +416,13 @@ class Settings(msgspec.Struct, frozen=True):
         min_replicas = min(self.store.min_replicas, replicas)
         store = msgspec.structs.replace(self.store, replicas=replicas, min_replicas=min_replicas)
         return msgspec.structs.replace(self, store=store)
+
+    def recorded_in(self, directory: str) -> Settings:
+        """The same with files of events in a directory; empty: as it is."""
+        if not directory:
+            return self
+        events = msgspec.structs.replace(self.events, directory=directory)
+        return msgspec.structs.replace(self, events=events)
 
     @classmethod
     def wide_area(cls) -> Settings:

@@ -225,6 +225,7 @@ class ToyNode:
             (m.Rejected, self.on_other),
             (m.Complaint, self.on_other),
             (m.Unsubscribe, self.on_other),
+            (m.Items, self.on_other),
             (Execute, self.on_execute),
         ):
             self.sessions.handle(cls, handler, (LinkKind.CLIENT,))

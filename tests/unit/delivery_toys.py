@@ -12,6 +12,7 @@ from swell.config import reports
 from swell.config.bursts import Burst, open_burst
 from swell.config.delivery.delivery import Delivery
 from swell.config.delivery.feeds import Feed
+from swell.config.delivery.rosters import Tell
 from swell.config.delivery.subscribers import Member
 from swell.config.edits import Whole
 from swell.config.machine import ConfigMachine
@@ -19,6 +20,8 @@ from swell.config.messages import (
     DELIVER,
     Answer,
     DestinationList,
+    Itemize,
+    Items,
     Level,
     Lists,
     Receipt,
@@ -78,14 +81,20 @@ class ToyPrimary:
     """The node: delivery and the sessions of its clients."""
 
     def __init__(
-        self, world: World, store: ToyStore, settings: ConfigSettings, bugs: tuple[str, ...]
+        self,
+        world: World,
+        store: ToyStore,
+        settings: ConfigSettings,
+        bugs: tuple[str, ...],
+        tell: Tell | None = None,
     ) -> None:
         self.counters: Counter[str] = Counter()
         self.sessions = Sessions(world, CLUSTER, lambda: ME, lambda: 0, self.counters)
         self.sessions.accept(LinkKind.CLIENT, self)
         self.sessions.access_of = lambda session: EVERYTHING
+        planted = frozenset(bugs)
         self.delivery = Delivery(
-            world, self.sessions, store, settings, CLUSTER, self.counters, frozenset(bugs)
+            world, self.sessions, store, settings, CLUSTER, self.counters, planted, tell
         )
 
     def admit(self, contact: Contact) -> Refused | None:
@@ -113,9 +122,11 @@ class ToyPrimary:
 
 class ToyContainer:
     """Takes bursts on its own link or from a toy relay. Moods: `mute` takes nothing, `asleep`
-    relays nothing and says nothing, `liar` says that all have it and gives it to nobody,
-    `late` delivers without applying, `cut` are names that it cannot reach as a relay, `two_faced`
-    gives its relays wrong proofs, `selfish` speaks for itself alone and relays nothing."""
+    relays nothing and says nothing, `liar` says that all have it and gives it to nobody, also when
+    it is asked for each proof, `mum` does not answer that; `late` delivers without applying, `cut`
+    are names that it cannot reach as a relay, `two_faced` gives its relays wrong proofs, `frames`
+    says so of another; `selfish` speaks for itself alone and relays nothing; `slow_s` is how long
+    it does nothing about a burst."""
 
     def __init__(self, fleet: ToyFleet, name: str, world: World, **about: Any) -> None:
         self.fleet = fleet
@@ -123,13 +134,17 @@ class ToyContainer:
         self.world = world
         self.about = {"site": "a", "host": name, "owner": APPLICATION, "willing": True} | about
         self.mute = self.asleep = self.liar = self.late = False
-        self.two_faced = self.selfish = False
+        self.two_faced = self.selfish = self.mum = False
+        self.frames = ""
+        self.slow_s = self.told_wait_s = 0.0
         self.cut: tuple[str, ...] = ()
         self.at = 0
         self.taken: list[tuple[int, int]] = []
         """(after, upto) of every burst that was applied."""
         self.secret = self.key = b""
         self.lists: dict[bytes, DestinationList] = {}
+        self.items: dict[tuple[bytes, bytes], list[tuple[int, bytes]]] = {}
+        """By burst and list, what each place has given."""
         self.heard: list[Any] = []
         self.relayed = 0
         self.score = 0.0
@@ -190,20 +205,25 @@ class ToyContainer:
 
     def on_frame(self, link: Link, frame: bytes) -> None:
         if frame[TYPE_OFFSET] == DELIVER:
-            if not self.asleep:
+            if self.slow_s:
+                self.world.call_later(self.slow_s, lambda: self._on_deliver(frame))
+            elif not self.asleep:
                 self._on_deliver(frame)
             return
         message = codec.decode(frame)
         self.heard.append(message)
         if isinstance(message, Subscribed) and message.answer == Answer.SERVING:
             self.key, self.secret = message.key, message.secret
+        elif isinstance(message, Itemize) and not self.mum:
+            items = tuple(self.items[message.burst, message.list])
+            self.say(Items(message.burst, message.list, items))
         elif isinstance(message, Lists):
             self.lists |= {one.digest(): one for one in message.lists}
 
     def stop(self) -> None: ...
 
     def _on_deliver(self, frame: bytes) -> None:
-        digest, data = read_deliver(frame)
+        digest, data, self.told_wait_s = read_deliver(frame)
         burst = open_burst(data, CLUSTER, self.key)
         own = self.take(burst)
         if not own:
@@ -211,20 +231,27 @@ class ToyContainer:
         if self.selfish and digest:
             self.say(Receipt(burst.id, self.level, own, digest, (), (0,)))
             return
-        proofs, missing = [own], []
-        entries = self.lists[digest].entries if digest else ()
-        for place_, entry in enumerate(entries, 1):
-            below = b"" if self.liar or entry.container in self.cut else self._pass_on(entry, burst)
-            if below:
-                proofs.append(below)
-            else:
-                missing.append(place_)
+        items = self._pass_on_all(digest, burst, own)
+        proofs = [given for level, given in items if level]
+        missing = [place_ for place_, (level, _) in enumerate(items) if not level]
         if self.liar:
             missing = []
+            self.items[burst.id, digest] = [(self.level, bytes(16))] * len(items)
         self.relayed += bool(digest)
         scores = ((0, self.score),) if self.score else ()
         total = combined(proofs)
         self.say(Receipt(burst.id, self.level, total, digest, tuple(missing), (), scores))
+
+    def _pass_on_all(self, digest: bytes, burst: Burst, own: bytes) -> list[tuple[int, bytes]]:
+        items = [(self.level, own)]
+        for entry in self.lists[digest].entries if digest else ():
+            cut = self.liar or entry.container in self.cut
+            given = b"" if cut else self._pass_on(entry, burst)
+            if entry.container == self.frames:
+                given = bytes(16)
+            items.append((self.level if given else 0, given))
+        self.items[burst.id, digest] = items
+        return items
 
     def _pass_on(self, entry: Any, burst: Burst) -> bytes:
         child = self.fleet.containers[entry.container]
@@ -233,7 +260,8 @@ class ToyContainer:
             own = bytes(16)
         if not own or not entry.below:
             return own
-        return combined([own, *(self._pass_on(e, burst) for e in self.lists[entry.below].entries)])
+        child.lists[entry.below] = self.lists[entry.below]
+        return combined(given for _, given in child._pass_on_all(entry.below, burst, own) if given)
 
     # What the last answer was.
 
@@ -249,7 +277,9 @@ class ToyContainer:
 class ToyFleet:
     """The primary and its containers."""
 
-    def __init__(self, bugs: tuple[str, ...] = (), **settings: Any) -> None:
+    def __init__(
+        self, bugs: tuple[str, ...] = (), tell: Tell | None = None, **settings: Any
+    ) -> None:
         self.simulation = Simulation(1)
         self.store = ToyStore()
         self.settings = ConfigSettings(**settings)
@@ -257,7 +287,7 @@ class ToyFleet:
         self.primary: ToyPrimary
 
         def factory(world: World) -> ToyPrimary:
-            self.primary = ToyPrimary(world, self.store, self.settings, bugs)
+            self.primary = ToyPrimary(world, self.store, self.settings, bugs, tell)
             return self.primary
 
         self.simulation.add("n1", "a", factory).start()

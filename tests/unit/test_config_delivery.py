@@ -191,12 +191,30 @@ def test_scores_choose_the_relay() -> None:
     assert fleet.relays() == ["c002"]
     assert fleet.behind() == []
     assert fleet.status()["c002"].score == pytest.approx(0.001)
+
+
+def test_a_relay_stays_one_while_others_are_hardly_less_loaded() -> None:
+    fleet = ToyFleet(score_s=0.5)
+    made = fleet.build(4)
+
+    def tell(*scores: float) -> list[str]:
+        for one, score in zip(made, scores, strict=True):
+            one.score = score
+            one.say(Renew(((APPLICATION, ALL, one.at),), score))
+        fleet.run(1.0)
+        fleet.put("a.json", b"%d" % fleet.step)
+        fleet.run(0.2)
+        return fleet.relays()
+
+    assert tell(1.0, 0.25, 0.25, 0.25) == ["c000"]
+    assert tell(1.0, 0.25, 0.01, 0.25) == ["c002"]
+    assert tell(0.01, 0.01, 0.08, 0.01) == ["c002"]
     fleet.run(5.0)  # all are too old to count, but one
     made[1].say(Renew(((APPLICATION, ALL, made[1].at),), 0.0001))
     fleet.run(0.2)
-    fleet.put("a.json", b"3")
+    fleet.put("a.json", b"0")
     fleet.run(0.2)
-    assert fleet.relays() == ["c000"]
+    assert fleet.relays() == ["c002"]
 
 
 def test_a_late_joiner_catches_up_and_is_in_step() -> None:

@@ -1,4 +1,4 @@
-"""Relays that serve themselves, leaves that spoil proofs, trees that change (RIP-7, RIP-11)."""
+"""Relays that serve themselves, trees that change (RIP-7, RIP-11)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swell.config.delivery import retries
-from swell.config.delivery.avoidance import SUSPICIONS_MAX
 from swell.config.delivery.trees import Bough, Candidate, Tree, grow, relays_needed
 from swell.config.messages import Level, Receipt
 from swell.config.proofs import aggregate
@@ -38,27 +37,6 @@ def test_what_is_given_up_is_served_though_its_relay_spoke_for_itself() -> None:
         fleet.put("a.json", b"1%d" % number)
         fleet.run(0.2)
     assert fleet.behind() == []
-
-
-def test_a_leaf_that_spoils_proofs_ruins_two_relays_at_most() -> None:
-    fleet = ToyFleet(relay_fanout=4)
-    made = fleet.build(20)
-    bad = made[-1]  # the last to be asked to relay
-    bad.two_faced = True
-    for number in range(12):
-        fleet.put("a.json", b"1%d" % number)
-        fleet.run(0.5)
-    assert fleet.behind() == []
-    assert fleet.counters["config-proof-wrong"] == SUSPICIONS_MAX
-    assert fleet.counters["config-relay-avoided"] == SUSPICIONS_MAX
-    assert fleet.member(bad.name).container.direct_until > 0.0
-    spared = [n for n in fleet.containers if fleet.member(n).container.direct_until > 0.0]
-    assert len(spared) <= 4
-    fleet.run(fleet.settings.avoid_s)
-    for number in range(6):
-        fleet.put("a.json", b"2%d" % number)
-        fleet.run(0.5)
-    assert fleet.counters["config-proof-wrong"] == SUSPICIONS_MAX + 1
 
 
 def test_a_receipt_on_its_way_counts_for_a_tree_that_has_changed() -> None:

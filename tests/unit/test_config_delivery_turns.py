@@ -51,7 +51,7 @@ def test_a_feed_that_fails_costs_the_others_nothing(
     fleet.delivery.on_committed(SLOT)
     made[1].asleep = True
     failures = 0
-    for _ in range(100):
+    for _ in range(150):
         try:
             fleet.run(0.1)
         except SimulationFailure:

@@ -352,3 +352,33 @@ def test_idle_links_are_closed() -> None:
     burst = node.deliver("r", next_burst(toy), known.digest())
     toy.run(0.2)
     assert node.of(burst)[0].missing == ()
+
+
+def test_a_relay_shows_a_node_the_proof_of_each() -> None:
+    toy = group("r", "c1", "c2")
+    node, known = toy.node(), list_of("c1", "c2")
+    node.send("r", m.Lists((known,)))
+    toy.simulation.processes["c2"].pause()
+    burst = node.deliver("r", next_burst(toy), known.digest())
+    toy.run(0.2)
+    node.send("r", m.Itemize(burst, known.digest()))
+    node.send("r", m.Itemize(burst, bytes(16)))
+    toy.run(0.2)
+    (answer,) = [one for one in node.heard if isinstance(one, m.Items)]
+    proofs = [expected(node, burst, APPLIED, name) for name in ("r", "c1")]
+    assert answer.items == (*((APPLIED, proof) for proof in proofs), (0, NO_PROOF))
+
+
+def test_a_relay_waits_as_long_as_it_is_told() -> None:
+    toy = group("r", "s", "c1")
+    node, lower = toy.node(), list_of("c1")
+    upper = DestinationList((Entry("s", "s", 0, lower.digest()),))
+    node.send("r", node.signed(upper, lower))
+    toy.simulation.processes["c1"].pause()
+    data = next_burst(toy)
+    node.links["r"].link.send(m.deliver(upper.digest(), data, 3.0), Plane.DATA)
+    toy.run(2.9)
+    assert not node.of(burst_id(data))
+    toy.run(0.2)
+    below, _ = node.of(burst_id(data))
+    assert (below.list, below.missing) == (lower.digest(), (1,))

@@ -95,9 +95,9 @@ class Application:
     ) -> Published:
         """One step: all edits, or an error and nothing changed."""
         made = [self._next(edit, uploads) for edit in edits]
-        if len({edit.name for edit in edits}) != len(edits):
+        if len(edits) > 1 and len({edit.name for edit in edits}) != len(edits):
             raise ConflictError("a step changes a configuration twice: join the two changes")
-        created = sum(not m.before.exists and m.after.exists for m in made)
+        created = sum([not m.before.exists and m.after.exists for m in made])
         if created and self.count + created > CONFIGURATIONS_MAX:
             raise TooLargeError(
                 f"application {self.name} has {self.count} configurations, allowed are"
@@ -105,9 +105,11 @@ class Application:
             )
         keep = self.options.versions_kept or keep
         changes = tuple(
-            self._take(edit.name, following, author, wall_us, keep)
-            for edit, following in zip(edits, made, strict=True)
-            if following.after is not following.before
+            [
+                self._take(edit.name, following, author, wall_us, keep)
+                for edit, following in zip(edits, made, strict=True)
+                if following.after is not following.before
+            ]
         )
         if changes:
             self.step += 1
@@ -116,7 +118,7 @@ class Application:
         for edit in edits:
             if edit.digest:  # An upload, also if it was the present value already.
                 uploads.drop(self.name, edit.data)
-        return Published(self.step, tuple(map(_made, made)))
+        return Published(self.step, tuple([_made(one) for one in made]))
 
     def check_base(self, name: str, base: bytes) -> None:
         """What was resolved against another version than the present one is not executed."""
@@ -201,6 +203,10 @@ class Application:
             for step in steps
             for change in step.changes
         )
+
+    def changes_at(self, step: int) -> tuple[Change, ...] | None:
+        """What a step has changed; None: it is not kept."""
+        return self._recent.at(step)
 
     def touches(self, step: int, matches: Callable[[str], bool]) -> bool:
         """Whether a step has changed something that matches, as far as it is kept."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from struct import Struct
 from struct import error as StructError
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -110,6 +110,23 @@ def feed_of(data: bytes) -> tuple[str, bytes]:
         return data[_head.size : at].decode(), data[at : at + 8]
     except (ValueError, StructError) as error:
         raise WireError("bad-burst", str(error)) from None
+
+
+class About(NamedTuple):
+    """What the head of a burst says."""
+
+    application: str
+    epoch: int
+    after: int
+    upto: int
+
+
+def about_burst(data: bytes) -> About:
+    """Of a burst that was opened before."""
+    _, length = _head.unpack_from(data)
+    at = _head.size + length
+    _, epoch, after, upto, _, _ = _middle.unpack_from(data, at)
+    return About(data[_head.size : at].decode(), epoch, after, upto)
 
 
 _encode_steps = msgspec.msgpack.Encoder().encode

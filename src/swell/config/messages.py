@@ -35,6 +35,9 @@ LISTS_MAX = 256
 HOST_LENGTH_MAX = 255
 PASS_BYTES_MAX = 4096
 DELIVER = 99
+LIST_DIGEST_BYTES = 16
+WAIT_BYTES = 2
+WAIT_MS_MAX = (1 << 8 * WAIT_BYTES) - 1
 
 
 class Level(IntEnum):
@@ -223,6 +226,42 @@ class Complaint(Message, frozen=True):
     reason: Annotated[str, Meta(max_length=64)]
 
 
+@message(110)
+class Itemize(Message, frozen=True):
+    """To a relay: the proof of its receipt is wrong, what did each of the list give?"""
+
+    burst: Digest8
+    list: Digest16
+
+
+Item = tuple[Annotated[int, Meta(ge=0, le=255)], Annotated[bytes, Meta(max_length=16)]]
+"""Level and proof of one place, as for receipts; level 0: none."""
+
+
+@message(111)
+class Items(Message, frozen=True):
+    """The answer: the relay's own place first, then those of the list."""
+
+    burst: Digest8
+    list: Digest16
+    items: Annotated[tuple[Item, ...], Meta(max_length=LIST_ENTRIES_MAX + 1)]
+
+
+ROSTER_MAX = 2048
+
+
+@message(114)
+class Roster(Message, frozen=True):
+    """To the other members of a slot: who follows a feed, of those whose names belong to a part of
+    all names. Owner, name and site of each, and for how long it has been offline; 0: it is not."""
+
+    slot: Number
+    application: Name
+    interest: Interest
+    part: Number
+    containers: Annotated[tuple[tuple[Name, Name, str, float], ...], Meta(max_length=ROSTER_MAX)]
+
+
 @message(109)
 class Introduce(Message, frozen=True):
     """First frame on a RELAY link: the pass of the container that dialled."""
@@ -230,15 +269,25 @@ class Introduce(Message, frozen=True):
     pass_: Annotated[bytes, Meta(max_length=PASS_BYTES_MAX)]
 
 
-def deliver(list_digest: bytes, burst: bytes) -> bytes:
-    """The frame that carries a burst: length of the digest u8 (0 or 16), digest, burst."""
-    return codec.frame(DELIVER, b"%c%b%b" % (len(list_digest), list_digest, burst))
+def deliver(list_digest: bytes, burst: bytes, wait_s: float = 0.0) -> bytes:
+    """The frame that carries a burst: length of the digest u8 (0 or 16), digest, burst. With a
+    digest, before the burst: how long receipts are waited for, in milliseconds, u16; 0: as long as
+    the relay likes."""
+    if not list_digest:
+        return codec.frame(DELIVER, b"\0%b" % burst)
+    wait_ms = min(WAIT_MS_MAX, round(wait_s * 1000))
+    about = len(list_digest), list_digest, wait_ms.to_bytes(WAIT_BYTES, "big")
+    return codec.frame(DELIVER, b"%c%b%b%b" % (*about, burst))
 
 
-def read_deliver(frame: bytes) -> tuple[bytes, bytes]:
-    """The list's digest and the burst's bytes of a `Deliver` frame."""
-    at = HEADER_BYTES
-    size = frame[at] if len(frame) > at else 1
-    if size not in (0, 16) or len(frame) < at + 1 + size:
+def read_deliver(frame: bytes) -> tuple[bytes, bytes, float]:
+    """The list's digest, the burst's bytes and the time to wait of a `Deliver` frame."""
+    at = HEADER_BYTES + 1
+    size = frame[at - 1] if len(frame) >= at else 1
+    if not size:
+        return b"", frame[at:], 0.0
+    end = at + size + WAIT_BYTES
+    if size != LIST_DIGEST_BYTES or len(frame) < end:
         raise WireError("bad-body", "not a burst with its list")
-    return frame[at + 1 : at + 1 + size], frame[at + 1 + size :]
+    wait_ms = int.from_bytes(frame[at + size : end], "big")
+    return frame[at : at + size], frame[end:], wait_ms / 1000

@@ -27,6 +27,7 @@ from swell.config.names import check_application, place
 from swell.config.operations import CONFIG_SERVICE, STEP_BYTES_MAX
 from swell.config.resolving import Ready, Task, check_together, resolve
 from swell.errors import SwellError, TooLargeError, UnavailableError
+from swell.events.records import Published
 from swell.overlay.contact import Contact
 from swell.settings import ConfigSettings
 from swell.store.messages import Execute, Read, Status
@@ -49,6 +50,8 @@ class Store(Protocol):
     def primaries(self) -> Sequence[int]: ...
 
     def contacts(self) -> Sequence[Contact]: ...
+
+    def epoch(self, slot: int) -> int: ...
 
     def served(self, slot: int, service: int) -> Machine | None: ...
 
@@ -107,7 +110,14 @@ class Publishing:
         if self._machine(execute) is None:
             done(Status.REDIRECT, b"")
         else:
-            self._run(Ticket(execute, publish, done))
+            self._take(Ticket(execute, publish, done))
+
+    def _take(self, ticket: Ticket) -> None:
+        world, execute, publish = self._world, ticket.execute, ticket.publish
+        if world.recording:
+            about = publish.application, ticket.names, publish.author or None
+            world.emit(Published(*about, self._store.epoch(execute.slot), len(execute.body)))
+        self._run(ticket)
 
     def _machine(self, execute: Execute) -> ConfigMachine | None:
         """Of a slot that this node serves."""
@@ -125,7 +135,7 @@ class Publishing:
             done(Status.REFUSED, str(error).encode())
             return
         if isinstance(request, ops.Publish):
-            self._run(Ticket(execute, request, done))
+            self._take(Ticket(execute, request, done))
         elif isinstance(request, ops.Stage):
             self._stage(execute, request, machine, done)
         else:

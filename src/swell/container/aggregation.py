@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from swell.config.messages import Level, Receipt, Score
+from swell.config.messages import Item, Level, Receipt, Score
 from swell.config.proofs import PROOF_BYTES
 from swell.world import Timer, World
 
@@ -85,10 +85,15 @@ class Aggregate:
     def unanswered(self) -> list[int]:
         return [place for place, level in enumerate(self._levels) if not level]
 
-    def again(self, send: Send) -> None:
+    def items(self) -> tuple[Item, ...]:
+        """What every place has given."""
+        pairs = zip(self._levels, self._proofs, strict=True)
+        return tuple((level, proof.to_bytes(PROOF_BYTES, "big")) for level, proof in pairs)
+
+    def again(self, send: Send, wait_s: float) -> None:
         """The burst came again with the same list: say everything again, to `send`."""
         self.stop()
-        self._send = send
+        self._send, self._wait_s = send, wait_s
         self.begun = False
         self._told = [0] * len(self._told)
         self._lost = [False] * len(self._lost)

@@ -15,8 +15,9 @@ from swell.config.content import Content
 from swell.config.gone import Range
 from swell.config.splices import Delta, apply_to, decode
 from swell.config.versions import Kind, version_id
-from swell.container.documents import PLAIN_BYTES_MAX, kept_form
+from swell.container.documents import PLAIN_BYTES_MAX, Document, kept_form
 from swell.errors import WireError
+from swell.events.records import Span
 
 WHOLE, DELTA, DELETE, FETCH, GONE = (int(kind) for kind in Kind)
 
@@ -51,6 +52,16 @@ ReadyStep = tuple[int, tuple[Ready, ...]]
 """Its number and its changes."""
 
 
+class Spanned(msgspec.Struct, gc=False):
+    """What a burst does to one configuration: its changes with their steps, and as what they are
+    written down."""
+
+    name: str
+    changes: list[tuple[int, Ready]]
+    spans: tuple[Span, ...]
+    epoch: int
+
+
 class ReadyBurst(msgspec.Struct, gc=False):
     """`fetches`: those of its changes that have to be fetched first, with their steps. `ranges`:
     between which names everything up to a step is gone."""
@@ -58,6 +69,13 @@ class ReadyBurst(msgspec.Struct, gc=False):
     steps: tuple[ReadyStep, ...]
     fetches: tuple[tuple[int, Ready], ...]
     ranges: tuple[Range, ...]
+    spans: tuple[Spanned, ...] | None = None
+    """By configuration, where somebody writes it down."""
+
+
+def has(document: Document, number: int, change: Ready) -> bool:
+    """Whether a document is what a change of this step makes, or later."""
+    return number <= document.step or (change.version <= document.version and not document.deleted)
 
 
 _ready: Shared[bytes, tuple[Burst, ReadyBurst]] = Shared()

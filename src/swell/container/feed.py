@@ -24,8 +24,9 @@ from swell.config.gone import Range
 from swell.config.messages import interest_digest
 from swell.config.splices import BadDeltaError
 from swell.config.versions import version_id
-from swell.container.changes import DELETE, DELTA, FETCH, Ready, ready
+from swell.container.changes import DELETE, DELTA, FETCH, Ready, has, ready
 from swell.container.documents import Document, Refusal, Update, unborn
+from swell.container.recording import FeedRecording
 
 DELETED_MAX = 1024
 """Deleted documents that are remembered: as many as the cluster does of the whole application."""
@@ -40,7 +41,7 @@ class Feed:
     __slots__ = (
         "_bugs", "_counters", "_deleted", "_fetch", "_fetched", "_fetching", "_hold_max",
         "_shadows", "application", "at", "complete_at", "documents", "hear", "held", "interest",
-        "keep", "key", "known_step", "refusals",
+        "keep", "key", "known_step", "recording", "refusals",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,8 @@ class Feed:
         """Bursts that came early, by their ids, with their bytes, the oldest first."""
         self.hear: Callable[[Update], None] | None = None
         self.keep: Callable[[Feed, Burst, bytes], None] | None = None
+        self.recording: FeedRecording | None = None
+        """Writes down what is applied."""
         self._deleted: dict[str, None] = {}
         """Names in the order of their deletions; some may be there again."""
         self._hold_max = hold_max
@@ -121,6 +124,8 @@ class Feed:
     def _hold(self, burst: Burst, data: bytes) -> None:
         held = self.held
         held[burst.id] = burst, data
+        if self.recording is not None:
+            self.recording.held(burst)
         if len(held) > self._hold_max:
             del held[next(iter(held))]
             self._counters["hold-full"] += 1
@@ -143,10 +148,12 @@ class Feed:
         """Apply the steps behind `at`; False: a value has to be fetched, or one is broken. `at`
         is left alone until all are applied."""
         documents, hear, application = self.documents, self.hear, self.application
-        at = self.at
+        at, recording = self.at, self.recording
         made_ready = ready(burst)
         if made_ready.fetches and not self._have_fetched(made_ready.fetches):
             return False
+        if recording is not None:
+            recording.begin(self, burst)
         if made_ready.ranges:
             self._apply_ranges(made_ready.ranges)
         for number, changes in made_ready.steps:
@@ -165,6 +172,8 @@ class Feed:
                             hear(Update(application, name, made.version, made.id, number, made))
                         continue
                 if not self._apply_with_care(change, number):
+                    if recording is not None:
+                        recording.end(self, burst, at)
                     self._on_broken(name)
                     return False
         self.at = burst.upto
@@ -173,6 +182,8 @@ class Feed:
             self._keep_fetched(())
         if self.keep is not None:
             self.keep(self, burst, data)
+        if recording is not None:
+            recording.end(self, burst, at)
         return True
 
     def _apply_with_care(self, change: Ready, number: int) -> bool:
@@ -180,7 +191,7 @@ class Feed:
         name = change.name
         shown = self.documents.get(name)
         document = self._shadows.get(name) or shown or unborn(name)
-        if _has(document, number, change):
+        if has(document, number, change):
             return True
         content = change.content
         id = change.id
@@ -257,7 +268,7 @@ class Feed:
         for number, change in fetches:
             shown = self.documents.get(change.name)
             document = self._shadows.get(change.name, shown)
-            if number <= self.at or (document is not None and _has(document, number, change)):
+            if number <= self.at or (document is not None and has(document, number, change)):
                 continue
             if change.id in self._fetched:
                 continue
@@ -335,8 +346,3 @@ class Feed:
     def _is_newest(self, name: str, version: int) -> bool:
         document = self.documents.get(name)
         return document is not None and document.version == version
-
-
-def _has(document: Document, number: int, change: Ready) -> bool:
-    """Whether it is what a change of this step makes, or later."""
-    return number <= document.step or (change.version <= document.version and not document.deleted)

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from swell.config.bursts import Burst
+from swell.config.bursts import Burst, about_burst
 from swell.config.messages import (
+    Itemize,
+    Items,
     Level,
     ListRequest,
     Lists,
@@ -23,8 +25,10 @@ from swell.container.aggregation import Aggregate
 from swell.container.children import Child, Children
 from swell.container.lists import KnownList, ListCache
 from swell.container.load import Load
+from swell.events.records import Relayed
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
+from swell.settings import ConfigSettings
 from swell.wire import codec
 from swell.world import Timer, World
 
@@ -45,7 +49,7 @@ class Branch:
 
     __slots__ = (
         "_relay", "aggregate", "burst", "data", "digest", "known", "own", "pass_", "timer",
-        "upstream",
+        "upstream", "wait_s",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +60,7 @@ class Branch:
         burst: bytes,
         data: bytes,
         pass_: bytes,
+        wait_s: float,
     ) -> None:
         self._relay = relay
         self.upstream = upstream
@@ -64,6 +69,8 @@ class Branch:
         self.data = data
         """While it waits for its list."""
         self.pass_ = pass_
+        self.wait_s = wait_s
+        """How long those behind are waited for; a relay among them waits as long itself."""
         self.own: tuple[int, bytes] | None = None
         """What the relay itself has reached, with its proof."""
         self.known: KnownList | None = None
@@ -98,13 +105,13 @@ class Relay:
         world: World,
         sessions: Sessions,
         load: Load,
-        receipt_wait_s: float,
+        settings: ConfigSettings,
         counters: Counter[str],
         bugs: frozenset[str] = frozenset(),
     ) -> None:
         self._world = world
         self.load = load
-        self._wait_s = receipt_wait_s
+        self._settings = settings
         self._counters = counters
         self.is_signed: Callable[[bytes, bytes], bool] = lambda digest, signature: False
         """Whether a node has signed the list with a digest."""
@@ -117,22 +124,32 @@ class Relay:
         self._parked_bytes = 0
         kinds = (LinkKind.CLIENT, LinkKind.RELAY)
         sessions.handle(Lists, self.on_lists, kinds)
+        sessions.handle(Itemize, self.on_itemize, (LinkKind.CLIENT,))
         sessions.handle(ListRequest, self.on_list_request, (LinkKind.RELAY,))
         sessions.handle_frames(Receipt.wire_type, self.on_receipt, (LinkKind.RELAY,))  # type: ignore[attr-defined]
 
     def pass_on(
-        self, upstream: Session, digest: bytes, burst: Burst, data: bytes, pass_: bytes
+        self,
+        upstream: Session,
+        digest: bytes,
+        burst: Burst,
+        data: bytes,
+        pass_: bytes,
+        wait_s: float = 0.0,
     ) -> Branch:
-        """Forward a verified burst to everybody on a list."""
+        """Forward a verified burst to everybody on a list, and wait for them as long as whoever
+        sent it says."""
+        wait_s = min(wait_s, self._settings.receipt_wait_s_max) or self._settings.receipt_wait_s
         name = burst.id, digest
         branch = self._branches.get(name)
         if branch is not None and branch.aggregate is not None:
+            branch.wait_s = wait_s
             self._pass_on_again(branch, branch.aggregate, upstream, data)
             return branch
         known = self.lists.get(digest)
         if branch is not None:
             self._forget(name)
-        branch = Branch(self, upstream, digest, burst.id, data, pass_)
+        branch = Branch(self, upstream, digest, burst.id, data, pass_, wait_s)
         self._branches[name] = branch
         self._by_burst.setdefault(burst.id, []).append(branch)
         if len(self._branches) > BRANCHES_MAX:
@@ -148,7 +165,7 @@ class Relay:
     ) -> None:
         self._counters["relayed-again"] += 1
         branch.upstream = upstream
-        aggregate.again(branch.send)
+        aggregate.again(branch.send, self._wait_s(branch))
         self._send_down(branch, data, aggregate.unanswered())
 
     def _forget(self, name: tuple[bytes, bytes]) -> None:
@@ -165,10 +182,10 @@ class Relay:
         self, branch: Branch, known: KnownList, data: bytes, own: tuple[int, bytes] | None
     ) -> None:
         count = len(known.entries) + 1
-        # A relay below names those who are silent behind it first.
-        wait_s = self._wait_s * (RELAYS_WAIT if known.below else 1.0)
+        branch.known = known
+        wait_s = self._wait_s(branch)
         aggregate = Aggregate(self._world, branch.burst, branch.digest, count, wait_s, branch.send)
-        branch.aggregate, branch.known = aggregate, known
+        branch.aggregate = aggregate
         places: Sequence[int] = range(1, count)
         if "ack-before-children" in self._bugs:
             places = range(1, count - 1)
@@ -178,11 +195,17 @@ class Relay:
         if own is not None:
             branch.settle(*own)
 
+    def _wait_s(self, branch: Branch) -> float:
+        """A relay below names those who are silent behind it first."""
+        below = branch.known is not None and branch.known.below
+        return branch.wait_s * (RELAYS_WAIT if below else 1.0)
+
     def _send_down(self, branch: Branch, data: bytes, places: Sequence[int]) -> None:
         aggregate, known, pass_ = branch.aggregate, branch.known, branch.pass_
         assert aggregate is not None
         assert known is not None
         frames = {b"": deliver(b"", data)}
+        lost: list[int] = []
         now = self._world.now()
         children = self.children
         self._counters["relayed"] += len(places)
@@ -192,9 +215,20 @@ class Relay:
             address, below = known.entries[place - 1]
             frame = frames.get(below)
             if frame is None:
-                frame = frames[below] = deliver(below, data)
+                frame = frames[below] = deliver(below, data, branch.wait_s)
             if not children.send(address, frame, pass_, now):
                 aggregate.lose(place)
+                lost.append(place)
+        if self._world.recording:
+            self._record(known, data, [place for place in places if place and place not in lost])
+
+    def _record(self, known: KnownList, data: bytes, places: Sequence[int]) -> None:
+        about, entries = about_burst(data), known.message.entries
+        peers = [entries[place - 1].container for place in places]
+        if not peers:
+            return
+        steps = about.after + 1, about.upto
+        self._world.emit(Relayed(about.application, peers, *steps, about.epoch, len(data)))
 
     # Lists.
 
@@ -206,7 +240,7 @@ class Relay:
             branch.data = b""
             return
         self._parked_bytes += len(branch.data)
-        branch.timer = self._world.call_later(self._wait_s, lambda: self.expire_parked(branch))
+        branch.timer = self._world.call_later(branch.wait_s, lambda: self.expire_parked(branch))
         branch.upstream.send(ListRequest((branch.digest,)))
 
     def _unpark(self, branch: Branch) -> None:
@@ -315,6 +349,13 @@ class Relay:
                 aggregate.lose(place)
             return
         self._counters["stray-receipt"] += 1
+
+    def on_itemize(self, session: Session, question: Itemize) -> None:
+        """A node wants to know whose proof has spoiled what this relay said."""
+        branch = self._branches.get((question.burst, question.list))
+        if branch is not None and branch.aggregate is not None:
+            self._counters["itemized"] += 1
+            session.send(Items(question.burst, question.list, branch.aggregate.items()))
 
     def on_child_lost(self, child: Child) -> None:
         for branch in self._branches.values():

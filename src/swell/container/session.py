@@ -23,10 +23,12 @@ from swell.container.feed import Feed
 from swell.container.fetching import Fetches
 from swell.container.load import Load
 from swell.container.receipts import Receipts, Target
+from swell.container.recording import FeedRecording
 from swell.container.relay import Relay
 from swell.container.siblings import Siblings
 from swell.container.snapshot import Snapshot
 from swell.errors import ConfigurationError, RefusedError, WireError
+from swell.events.records import Rejected as RejectedRecord
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session
 from swell.settings import ConfigSettings
@@ -90,13 +92,11 @@ class ContainerSession:
         self._notice = notice
         self._refused = refused
         self._current = current
-        self.store = StoreSession(world, cluster, addresses, self._on_notice, token)
+        self.store = StoreSession(world, cluster, addresses, self._on_notice, token, "container")
         self.counters = self.store.counters
         self.load = Load(world, self.settings.score_s)
         sessions = self.store.peers.sessions
-        self.relay = Relay(
-            world, sessions, self.load, self.settings.receipt_wait_s, self.counters, bugs
-        )
+        self.relay = Relay(world, sessions, self.load, self.settings, self.counters, bugs)
         self.siblings: Siblings | None = None
         if address is not None:
             self.siblings = Siblings(
@@ -150,7 +150,10 @@ class ContainerSession:
         attachment = Attachment(feed, Receipts(feed, automatic, self.counters))
         feed.hear = self._hearing(attachment)
         self.attaching.all[feed.key] = attachment
-        self._by_application.setdefault(application, []).append(feed)
+        siblings = self._by_application.setdefault(application, [])
+        siblings.append(feed)
+        if self.world.recording:
+            feed.recording = FeedRecording(self.world, siblings)
         if self.ready:
             self._begin(attachment)
         return feed
@@ -188,6 +191,11 @@ class ContainerSession:
         if rejected is None:
             return
         self.attaching.send(attachment, rejected)
+        if self.world.recording:
+            document = feed.documents.get(name)
+            id = document.id if document is not None and document.version == version else None
+            about = feed.application, name, version, rejected.step, id
+            self.world.emit(RejectedRecord(*about, rejected.reason))
         if self.snapshot is not None:
             self.snapshot.keep_refusal(feed, name)
 
@@ -258,7 +266,7 @@ class ContainerSession:
                 self.siblings.refuse(session, "no-pass")
                 return
             relay = shown.container
-        digest, data = read_deliver(frame)
+        digest, data, wait_s = read_deliver(frame)
         attachment = self.attaching.all.get(feed_of(data))
         if attachment is None:
             self.counters["unknown-feed"] += 1
@@ -271,10 +279,13 @@ class ContainerSession:
             return
         target: Target
         if digest:
-            target = self.relay.pass_on(session, digest, burst, data, credentials.pass_)
+            pass_ = credentials.pass_
+            target = self.relay.pass_on(session, digest, burst, data, pass_, wait_s)
         else:
             target = _Direct(session, burst.id, self.load)
-        at = attachment.feed.at
+        at, recording = attachment.feed.at, attachment.feed.recording
+        if recording is not None:
+            recording.peer = relay or session.peer.name
         try:
             attachment.feed.take(burst, data)
         except WireError as error:

@@ -1,8 +1,8 @@
 """Relays that failed or lied are not picked for a while, and are reported (RIP-11, RIP-13).
 
 A relay has a strike when somebody behind it got a burst by another way. Who could be reached by
-no sibling at all is served directly for a while, and so are who complains and who was behind two
-relays that gave a wrong proof: nobody can bring relay after relay into disrepute.
+no sibling at all is served directly for a while, and so are who complains and whose proof has
+spoiled that of a relay: nobody can bring relay after relay into disrepute.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 STRIKES_MAX = 2
 """Less what good deliveries since have made up for."""
 
-
 SUSPICIONS_MAX = 2
-"""Relays that gave a wrong proof with the same container behind them."""
+"""How often somebody may have been one of those of whom one has lied."""
 
 
 class Avoidance:
@@ -54,15 +53,29 @@ class Avoidance:
         container.direct_until = self._delivery.world.now() + self._delivery.settings.avoid_s
         self._mark(container, container.direct_until)
 
+    def accuse(self, container: Container) -> None:
+        """A relay says that it gave a wrong proof: from now on, no relay is doubted for it."""
+        container.suspicions = max(1, container.suspicions)
+        self.spare(container)
+
     def suspect(self, members: Sequence[Member]) -> None:
-        """A relay with these behind it gave a wrong proof: its own, or that of one of them."""
+        """A relay says that these gave wrong proofs; it may have made them up."""
         for member in members:
-            container = member.container
-            container.suspicions += 1
-            if container.suspicions >= SUSPICIONS_MAX:
-                # When it is back behind a relay, one more is enough.
-                container.suspicions = SUSPICIONS_MAX - 1
-                self.spare(container)
+            if self._is_again(member.container):
+                self.spare(member.container)
+
+    def doubt(self, relay: Container, leg: Leg) -> None:
+        """It gave a wrong proof, and says that another is to blame."""
+        if self._is_again(relay):
+            self.avoid(relay, leg.branch.relay.feed.application, "wrong proof")
+
+    def _is_again(self, container: Container) -> bool:
+        """One more suspicion, beyond what may happen to the honest? Then the next one is, too."""
+        container.suspicions = min(container.suspicions + 1, SUSPICIONS_MAX)
+        again = container.suspicions >= SUSPICIONS_MAX
+        if again:
+            container.suspicions = SUSPICIONS_MAX - 1
+        return again
 
     def _mark(self, container: Container, until: float) -> None:
         self._marked.pop(container, None)
@@ -94,6 +107,9 @@ class Avoidance:
             if blame.undelivered is None
             else sum(1 for one in blame.undelivered if one is not branch.relay)
         )
+        took_s = self._delivery.world.now() - by.sent_at
+        if took_s >= blame.wait_s and 2 * missed > behind:
+            return  # another way is as slow: the relay is not to blame, nor who is behind it
         if by.branch.digest or (behind > 1 and missed == behind):
             self._strike(blame)
         else:

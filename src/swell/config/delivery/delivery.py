@@ -18,20 +18,25 @@ from swell.config.delivery import status
 from swell.config.delivery.avoidance import Avoidance
 from swell.config.delivery.feeds import Feed
 from swell.config.delivery.following import Following, Slots
+from swell.config.delivery.inquiries import Inquiries
 from swell.config.delivery.receipts import Receipts
+from swell.config.delivery.recording import FORGOTTEN, LINK_LOST, MOVED, Recording
 from swell.config.delivery.retries import Retries
+from swell.config.delivery.rosters import Rosters, Tell
 from swell.config.delivery.sending import Sending
 from swell.config.delivery.subscribers import Container, Member, Subscribers
 from swell.config.delivery.subscribing import Subscribing
 from swell.config.delivery.waiting import Done, Waiting
 from swell.config.messages import (
     Complaint,
+    Items,
     ListRequest,
     Moved,
     Receipt,
     Rejected,
     Renew,
     Repair,
+    Roster,
     Subscribe,
     Unsubscribe,
 )
@@ -49,6 +54,11 @@ REST_S = 1.0
 """... and while only marks and offline containers have to be forgotten in time."""
 
 
+STALL_S = 0.25
+"""A sweep that is later than this finds a node that was stalled itself: it judges nobody before
+what has come meanwhile is read. The next one does, however late."""
+
+
 class Delivery:
     """One node's part: a listener of its store, and the host of its containers."""
 
@@ -61,6 +71,7 @@ class Delivery:
         cluster: str,
         counters: Counter[str],
         bugs: frozenset[str] = frozenset(),
+        tell: Tell | None = None,
     ) -> None:
         self.world = world
         self.slots = slots
@@ -82,10 +93,14 @@ class Delivery:
         self._watched: dict[Feed, None] = {}
         self._sweep_timer: Timer | None = None
         self._sweep_at = 0.0
+        self._stalled = False
+        self.recording = Recording(world, slots)
         self.sending = Sending(self)
         self.receipts = Receipts(self)
         self.retries = Retries(self)
         self.avoidance = Avoidance(self)
+        self.inquiries = Inquiries(self)
+        self.rosters = Rosters(self, tell)
         self.waiting = Waiting(self)
         self._handle_messages(sessions, Subscribing(self))
 
@@ -98,15 +113,18 @@ class Delivery:
             (Rejected, subscribing.on_rejected),
             (ListRequest, subscribing.on_list_request),
             (Receipt, self.receipts.on_receipt),
+            (Items, self.inquiries.on_items),
             (Complaint, self.avoidance.on_complaint),
         )
         for cls, handler in handlers:
             sessions.handle(cls, handler, (LinkKind.CLIENT,))
+        sessions.handle(Roster, self.rosters.on_roster, (LinkKind.STORE,))
 
     # The store's listener.
 
     def on_serving(self, slot: int) -> None:
         self._serving_since[slot] = self.world.now()
+        self.rosters.recall(slot)
 
     def serving_since(self, slot: int) -> float:
         return self._serving_since.get(slot, 0.0)
@@ -128,7 +146,7 @@ class Delivery:
                 session = member.container.session
                 if session is not None:
                     moved.setdefault(session, {})[feed.application] = None
-                self.drop(member)
+                self.drop(member, MOVED)
         for session, applications in moved.items():
             session.send(Moved(tuple(applications), primary))
         self.waiting.stop(slot)
@@ -197,6 +215,9 @@ class Delivery:
         self._watched[feed] = None
         self._sweep_by(TICK_S)
 
+    def watch_inquiries(self) -> None:
+        self._sweep_by(TICK_S)
+
     def watch_marks(self) -> None:
         self._sweep_by(REST_S)
 
@@ -213,18 +234,24 @@ class Delivery:
         self._sweep_timer = None
         now = self.world.now()
         watched, self._watched = self._watched, {}
+        self._stalled = now - self._sweep_at > STALL_S and not self._stalled
         for feed in watched:
-            self._guard(self.retries.sweep, feed, now)
+            if not self._stalled:
+                self._guard(self.retries.sweep, feed, now)
             self._guard(self.sending.pass_over, feed, now)
             if feed.is_busy():
                 self.watch(feed)
+        if self.inquiries and not self._stalled:
+            self.inquiries.expire(now)
         self.avoidance.expire(now)
         for container in self.subscribers.expired(now - self.settings.offline_s):
-            self._forget(container)
+            self.forget(container)
         if self.waiting:
             thorough = self.waiting.is_thorough(now)
             for application in self.waiting.applications():
                 self._guard(self.waiting.check, application, now, thorough)
+            self._sweep_by(TICK_S)
+        if self.inquiries:
             self._sweep_by(TICK_S)
         if self.avoidance or self.subscribers.offline:
             self._sweep_by(REST_S)
@@ -239,15 +266,17 @@ class Delivery:
             return
         now = self.world.now()
         for member in container.members:
+            self.recording.unsubscribed(member, LINK_LOST)
             self.step_out(member)
             member.feed.strays.pop(member, None)
             member.feed.away[member] = None
             member.leg = member.blame = None
+            self.rosters.note(member)
             self.progressed(member.feed)
         forgotten = self.subscribers.detach(container, now)
         self.retries.on_gone(container)
         for other in forgotten:
-            self._forget(other)
+            self.forget(other)
         self._sweep_by(REST_S)
 
     def on_writable(self, link: Link) -> None:
@@ -268,18 +297,19 @@ class Delivery:
             member.feed.strays[member] = None
             self.serve_soon(member)
 
-    def drop(self, member: Member) -> None:
+    def drop(self, member: Member, reason: str) -> None:
         """It is not interested any more, or not served here."""
-        self.unlist(member)
+        self.unlist(member, reason)
         container = member.container
         if not container.members:
             self.retries.on_gone(container)
             self.avoidance.forget(container)
             self.subscribers.forget(container)
 
-    def unlist(self, member: Member) -> None:
+    def unlist(self, member: Member, reason: str) -> None:
         """Take it out of its feed; its container stays known."""
         feed, container = member.feed, member.container
+        self.recording.unsubscribed(member, reason)
         feed.leave(member)
         feed.strays.pop(member, None)
         feed.away.pop(member, None)
@@ -287,12 +317,13 @@ class Delivery:
         container.members.remove(member)
         container.interest_bytes -= sum(map(len, feed.interest))
         member.abandon_leg()
+        self.rosters.note(member)
         if not feed.members:
             self.feeds.forget(feed)
 
-    def _forget(self, container: Container) -> None:
+    def forget(self, container: Container) -> None:
         for member in list(container.members):
-            self.drop(member)
+            self.drop(member, FORGOTTEN)
 
     # Questions.
 

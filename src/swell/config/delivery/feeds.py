@@ -7,10 +7,12 @@ have nothing of interest: no burst was made of them, and the next one covers the
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from swell.config.delivery.groups import Branch, Group
 from swell.config.delivery.interest import Interest, matcher
+from swell.config.delivery.patience import PRIMARY_WAIT, Patience
 from swell.config.delivery.trees import shares
 from swell.config.messages import Level
 
@@ -24,6 +26,9 @@ SEALED_MAX = 8
 PARTS_MAX = 4096
 """Steps that are remembered as ends of parts. Who stands at a forgotten one finds out by the first
 delta that does not fit, and begins anew."""
+
+PATIENCES_MAX = 4096
+"""Groups of one feed whose receipt times are known."""
 
 _DELIVERED, _APPLIED = int(Level.DELIVERED), int(Level.APPLIED)
 
@@ -46,13 +51,16 @@ class Burst:
     those that are not applied by all yet."""
 
     __slots__ = (
-        "feed", "half_at", "legs", "open", "reported", "sealed", "sent_at", "unapplied", "waiting",
+        "due_at", "feed", "half_at", "legs", "open", "reported", "sealed", "sent_at", "unapplied",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, feed: Feed, sealed: Sealed, sent_at: float, counts: bool) -> None:
         self.feed = feed
         self.sealed = sealed
         self.sent_at = sent_at
+        self.due_at = inf
+        """When the first of its legs is late."""
         self.legs: list[Leg] = []
         self.waiting = 0
         self.unapplied = 0
@@ -63,10 +71,11 @@ class Burst:
         self.half_at = 0.0
         """When half of its legs had given receipts."""
 
-    def add(self, branch: Branch, retry: bool = False) -> Leg:
+    def add(self, branch: Branch, patience: Patience, retry: bool = False) -> Leg:
         """It is on its way to a branch."""
-        leg = Leg(branch, self.sealed, self, self.sent_at, retry)
+        leg = Leg(branch, self.sealed, self, self.sent_at, patience, retry)
         leg.start()
+        self.due_at = min(self.due_at, leg.due_at)
         self.legs.append(leg)
         self.waiting += 1
         self.unapplied += 1
@@ -82,18 +91,32 @@ class Leg:
     """A burst on its way to one link: a branch's, or one container's own."""
 
     __slots__ = (
-        "applied", "branch", "burst", "delivered", "lost", "missed", "reported_at", "retry",
-        "sealed", "sent_at", "struck", "unapplied", "undelivered",
+        "applied", "branch", "burst", "delivered", "due_at", "lost", "measured", "missed",
+        "patience", "reported_at", "retry", "sealed", "sent_at", "struck", "unapplied",
+        "undelivered", "wait_s",
     )  # fmt: skip
 
     def __init__(
-        self, branch: Branch, sealed: Sealed, burst: Burst | None, sent_at: float, retry: bool
+        self,
+        branch: Branch,
+        sealed: Sealed,
+        burst: Burst | None,
+        sent_at: float,
+        patience: Patience,
+        retry: bool,
     ) -> None:
         self.branch = branch
         self.sealed = sealed
         self.burst = burst
         """None: for a stray alone."""
         self.sent_at = sent_at
+        self.patience = patience
+        self.wait_s = patience.wait_s
+        """How long a relay waits for those behind it."""
+        self.due_at = sent_at + PRIMARY_WAIT * self.wait_s
+        """Who has not given a receipt by then is silent."""
+        self.measured = False
+        """It has told how long receipts take, or cannot."""
         self.retry = retry
         self.delivered = False
         self.applied = False
@@ -126,6 +149,12 @@ class Leg:
             if legs.get(key) is self:
                 del legs[key]
 
+    def measure(self, now: float) -> None:
+        """All of it is delivered. What was late says nothing: it may be due to one relay."""
+        if not self.measured and not self.missed:
+            self.measured = True
+            self.patience.note(now - self.sent_at)
+
     def missing(self, level: int) -> dict[Member, None]:
         """Who has not reached a level by this leg, to be changed."""
         if level == _APPLIED:
@@ -153,9 +182,9 @@ class Feed:
     """One application, one interest."""
 
     __slots__ = (
-        "application", "away", "bursts", "digest", "groups", "interest", "matches", "members",
-        "open", "parts", "rejected_step", "relaying", "scanned", "sealed", "sent", "slot",
-        "stale_list", "strays", "wants_all",
+        "_patience", "application", "away", "bursts", "digest", "groups", "interest", "matches",
+        "members", "open", "paced", "parts", "rejected_step", "relaying", "scanned", "sealed",
+        "sent", "sent_at", "slot", "stale_list", "strays", "wants_all",
     )  # fmt: skip
 
     def __init__(
@@ -186,10 +215,15 @@ class Feed:
         self.groups: dict[tuple[str, str], Group] = {}
         self.bursts: deque[Burst] = deque()
         self.open = 0
+        self.sent_at = -inf
+        """When the last burst left."""
+        self.paced = False
+        """It waits for more (`swell.config.delivery.pacing`)."""
         self.relaying = True
         self.sealed: OrderedDict[int, Sealed] = OrderedDict()
         self.parts: dict[int, None] = {}
         """Steps at which somebody may have been left with part of what it lacks."""
+        self._patience: dict[tuple[str, str, bool], Patience] = {}
 
     def present(self, step: int) -> int:
         """The step that its containers should have when the application is at `step`."""
@@ -223,6 +257,18 @@ class Feed:
 
     def group(self, member: Member) -> Group | None:
         return self.groups.get((member.container.owner, member.container.site))
+
+    def patience(self, branch: Branch, settings: ConfigSettings) -> Patience:
+        """With branches like this one: of the same group, with others behind them or not."""
+        container = branch.relay.container
+        key = (container.owner, container.site, bool(branch.digest))
+        patience = self._patience.get(key)
+        if patience is None:
+            patience = Patience(settings.receipt_wait_s, settings.receipt_wait_s_max)
+            self._patience[key] = patience
+            if len(self._patience) > PATIENCES_MAX:
+                del self._patience[next(iter(self._patience))]
+        return patience
 
     def branches(self, settings: ConfigSettings, now: float) -> list[Branch]:
         """How to reach everybody in step; made anew where something has changed."""

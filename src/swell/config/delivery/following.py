@@ -112,6 +112,10 @@ class Following:
     def of(self, application: str) -> list[Feed]:
         return list(self._by_application.get(application, ()))
 
+    def served_slots(self) -> list[int]:
+        """Those with feeds."""
+        return [slot for slot in self._by_slot if self.serves(slot)]
+
     def in_slot(self, slot: int) -> list[Feed]:
         return list(self._by_slot.get(slot, ()))
 

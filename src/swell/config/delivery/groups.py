@@ -7,7 +7,7 @@ the ranks have changed. Until then a newcomer has a branch of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.ranks import UNKNOWN, median_of
@@ -24,6 +24,10 @@ JOIN_S = 0.1
 
 STALE_SCORES = 4
 """A score is forgotten after so many periods."""
+
+RELAY_RANKS = 4
+"""A relay stays one unless others are so many ranks less loaded: passing on makes up for about that
+much, and a new relay has to dial everybody on its list."""
 
 _APPLIED = int(Level.APPLIED)
 
@@ -78,6 +82,11 @@ class Branch:
     def places(self, digest: bytes) -> tuple[Place, ...]:
         """Of the list with this digest: place 0 is the relay's own."""
         return self._places[digest] if self._places is not None else (self.members,)
+
+    def below(self, digest: bytes, place: int) -> bytes:
+        """The list of a relay at a place of the list with this digest; empty: it has none."""
+        what = next(what for known, what in self.lists if known == digest)
+        return what.entries[place - 1].below if place else b""
 
     def progress(self, level: int) -> int:
         """What complete receipts have said of all its members."""
@@ -206,7 +215,8 @@ class Group:
             branch.thinned = True  # what is on its way counts for those who were in it
         for member in members:
             member.settle()
-        candidates = _candidates(members, settings, relaying, now)
+        relays = {branch.relay for branch in self._trees if branch.digest}
+        candidates = _candidates(members, relays, settings, relaying, now)
         tree = grow(candidates, settings.relay_fanout, self.share, homes)
         self._trees = [_branch(bough, members) for bough in tree.boughs]
         self._trees += (alone(members[place]) for place in tree.direct)
@@ -237,7 +247,11 @@ def _branch(bough: Bough, members: Sequence[Member]) -> Branch:
 
 
 def _candidates(
-    members: Sequence[Member], settings: ConfigSettings, relaying: bool, now: float
+    members: Sequence[Member],
+    relays: Collection[Member],
+    settings: ConfigSettings,
+    relaying: bool,
+    now: float,
 ) -> list[Candidate]:
     horizon = now - STALE_SCORES * settings.score_s
     ranks = [
@@ -249,8 +263,11 @@ def _candidates(
     for member, rank in zip(members, ranks, strict=True):
         container = member.container
         reachable = relaying and bool(container.host) and container.direct_until <= now
-        relays = reachable and member.willing and container.avoided_until <= now
+        willing = reachable and member.willing and container.avoided_until <= now
+        rank = median if rank == UNKNOWN else rank
         if not settings.adaptive:
             rank = 0
-        found.append(Candidate(median if rank == UNKNOWN else rank, relays, reachable))
+        elif member in relays:
+            rank = max(0, rank - RELAY_RANKS)
+        found.append(Candidate(rank, willing, reachable))
     return found

@@ -45,7 +45,7 @@ class Receipts:
         whole = not receipt.missing and not receipt.only and receipt.list == branch.digest
         if whole:
             if receipt.proof != aggregate(branch.secrets, receipt.burst, receipt.level):
-                self._on_wrong(leg)
+                self._on_wrong(leg, receipt.list)
                 return
             self._take_whole(leg, receipt.level)
         elif not self._take_part(leg, receipt):
@@ -60,9 +60,12 @@ class Receipts:
         if not branch.digest and container.confirmed_at > (now := self._delivery.world.now()):
             container.confirmed_at = now
         if burst is None or leg.retry or branch.thinned or leg.undelivered is not None:
-            self._credit(leg, branch.members, level)
+            self.credit(leg, branch.members, level)
             return
-        branch.credit(level, leg.sealed.upto, self._delivery.world.now())
+        now = self._delivery.world.now()
+        leg.measure(now)
+        self._record(leg, branch.members, level)
+        branch.credit(level, leg.sealed.upto, now)
         self.answered(leg)
         if level == _APPLIED:
             container.strikes = max(0.0, container.strikes - FORGIVEN)
@@ -83,9 +86,9 @@ class Receipts:
         members = [member for place in named for member in places[place]]
         secrets = [member.container.secret for member in members]
         if receipt.proof != aggregate(secrets, receipt.burst, receipt.level):
-            self._on_wrong(leg)
+            self._on_wrong(leg, receipt.list)
             return False
-        self._credit(leg, members, receipt.level)
+        self.credit(leg, members, receipt.level)
         if leg.silent():
             if receipt.missing and not leg.reported_at:
                 leg.reported_at = self._delivery.world.now()
@@ -94,11 +97,12 @@ class Receipts:
                 self._delivery.watch(leg.burst.feed)
         return True
 
-    def _credit(self, leg: Leg, members: Sequence[Member], level: int) -> None:
+    def credit(self, leg: Leg, members: Sequence[Member], level: int) -> None:
         """These have said so."""
         d = self._delivery
         now, upto, relay = d.world.now(), leg.sealed.upto, leg.branch.relay
         undelivered, unapplied = leg.missing(_DELIVERED), leg.missing(_APPLIED)
+        self._record(leg, members, level)
         for member in members:
             member.credit(level, upto, now, relay.name if member is not relay else "")
             undelivered.pop(member, None)
@@ -108,6 +112,7 @@ class Receipts:
         if leg.burst is not None:
             self.answered(leg)
         if not undelivered:
+            leg.measure(now)
             leg.branch.credit(_DELIVERED, upto, now)
         if not unapplied:
             leg.branch.credit(_APPLIED, upto, now)
@@ -115,6 +120,10 @@ class Receipts:
         elif leg.lost is not None and leg.is_over():
             self._finish(leg)
         d.progressed(relay.feed)
+
+    def _record(self, leg: Leg, members: Sequence[Member], level: int) -> None:
+        feed, steps = leg.branch.relay.feed, (leg.sealed.after, leg.sealed.upto)
+        self._delivery.recording.acknowledged(feed, members, *steps, level)
 
     def answered(self, leg: Leg) -> None:
         """The branch has spoken of it for the first time."""
@@ -152,8 +161,8 @@ class Receipts:
         self.answered(leg)
         self._finish(leg)
 
-    def _on_wrong(self, leg: Leg) -> None:
-        """Somebody of the branch, most likely its relay, makes things up."""
+    def _on_wrong(self, leg: Leg, digest: bytes) -> None:
+        """Somebody of a list, or its relay, makes things up."""
         d = self._delivery
         if leg.branch.has_old_secrets():
             d.counters["config-receipt-outdated"] += 1
@@ -162,14 +171,17 @@ class Receipts:
             # Somebody got it before the secret of its new link; the relay is not to blame.
             d.counters["config-receipt-early"] += 1
             leg.struck = True
-            d.retries.on_lied(leg)
+            d.retries.on_lied(leg, leg.branch.members)
+            self.abandon(leg)
             return
         d.counters["config-proof-wrong"] += 1
+        if digest:
+            d.inquiries.ask(leg, digest)
+            return
         d.avoidance.avoid(leg.container, leg.branch.relay.feed.application, "wrong proof")
-        if not leg.branch.digest:
-            d.avoidance.spare(leg.container)
-        d.avoidance.suspect(leg.branch.members[1:])
-        d.retries.on_lied(leg)
+        d.avoidance.spare(leg.container)
+        d.retries.on_lied(leg, leg.branch.members)
+        self.abandon(leg)
 
     # Scores.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from swell.config.delivery.feeds import Burst, Feed, Leg
 from swell.config.delivery.groups import behind
+from swell.config.delivery.patience import PRIMARY_WAIT
 from swell.events import DeliveryFailed
 
 if TYPE_CHECKING:
@@ -31,11 +32,6 @@ class Retries:
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
 
-    @property
-    def patience_s(self) -> float:
-        """How long a receipt is waited for."""
-        return 2.0 * self._delivery.settings.receipt_wait_s
-
     # What went wrong.
 
     def on_refused(self, leg: Leg) -> None:
@@ -44,13 +40,14 @@ class Retries:
         relay.blocked_at = self._delivery.world.now()
         self._miss(leg, leg.branch.members, LINK_FULL)
 
-    def on_lied(self, leg: Leg) -> None:
-        """Its proof is wrong: nothing it says of this burst is believed. Each is asked directly,
-        which shows who it was."""
-        for member in leg.branch.members:
+    def on_lied(self, leg: Leg, members: Sequence[Member]) -> None:
+        """What was said of these is not believed: who has not got it by other ways gets it
+        directly."""
+        upto = leg.sealed.upto
+        lacking = [member for member in members if member.reached(1) < upto]
+        for member in lacking:
             member.tries = max(member.tries, 1)
-        self._miss(leg, leg.branch.members, SILENT)
-        self._delivery.receipts.abandon(leg)
+        self._miss(leg, lacking, SILENT)
 
     def on_gone(self, container: Container) -> None:
         """Its link has ended, with whatever was on it."""
@@ -71,31 +68,41 @@ class Retries:
     def sweep(self, feed: Feed, now: float) -> None:
         """Look for those who are late."""
         for burst in list(feed.bursts):
-            late = now - burst.sent_at >= self.patience_s
-            if burst.reported or (late and burst.waiting):
-                self._sweep_burst(burst, late, now)
+            if burst.reported or (burst.waiting and now >= burst.due_at):
+                self._sweep_burst(burst, now)
         for member in list(feed.strays):
             self._sweep_stray(member, now)
 
-    def _sweep_burst(self, burst: Burst, late: bool, now: float) -> None:
+    def _sweep_burst(self, burst: Burst, now: float) -> None:
         burst.reported = False
         for leg in burst.legs:
+            late = now >= leg.due_at
             silent = leg.silent() if late or leg.delivered else ()
             named = leg.reported_at and now - leg.reported_at >= REPORT_GRACE_S
             if silent and (named or (late and not leg.missed)):
+                if not leg.retry and 2 * len(silent) >= len(leg.branch.members):
+                    self._grow_patient(leg, now)
                 self._miss(leg, silent, SILENT)
             if leg.missed and late:
                 self._delivery.receipts.release(leg)
             elif silent or leg.missed:
                 burst.reported = True
 
+    def _grow_patient(self, leg: Leg, now: float) -> None:
+        """Unless it is known to be lost: then no time would have been long enough."""
+        if now - leg.sent_at >= leg.wait_s:
+            leg.patience.back_off(leg.sent_at, now)
+
     def _sweep_stray(self, member: Member, now: float) -> None:
         leg = member.leg
         if member.blocked_at:
-            waited_s = now - member.blocked_at
-            if waited_s >= self.patience_s * self._delivery.settings.retries and not member.failed:
+            settings = self._delivery.settings
+            patience_s = PRIMARY_WAIT * settings.receipt_wait_s
+            if now - member.blocked_at >= patience_s * settings.retries and not member.failed:
                 self._fail(member, LINK_FULL)
-        elif leg is not None and leg.burst is None and now - leg.sent_at >= self.patience_s:
+        elif leg is not None and leg.burst is None and now >= leg.due_at:
+            if not member.tries:
+                self._grow_patient(leg, now)
             self._miss(leg, (member,), SILENT)
             self._delivery.receipts.abandon(leg)
 

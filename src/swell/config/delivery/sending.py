@@ -13,6 +13,7 @@ from swell.config.application import Application
 from swell.config.bursts import StepChanges, burst_id, seal
 from swell.config.delivery.feeds import Burst, Feed, Leg, Sealed
 from swell.config.delivery.groups import Branch, alone
+from swell.config.delivery.pacing import Pacing
 from swell.config.messages import deliver
 from swell.config.proofs import sign_list
 from swell.world import Plane
@@ -34,6 +35,7 @@ class Sending:
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
+        self.pacing = Pacing(delivery)
 
     # Those in step.
 
@@ -49,6 +51,8 @@ class Sending:
             feed.spoil()
         if not feed.groups:
             feed.sent = feed.scanned = application.step
+            return
+        if self.pacing.holds(feed, application.step - feed.scanned):
             return
         while feed.open < settings.bursts_open and feed.scanned < application.step:
             incremental = settings.incremental and feed.is_exact(feed.scanned)
@@ -88,15 +92,19 @@ class Sending:
         burst = Burst(feed, sealed, now, counts=True)
         refused: list[Branch] = []
         for branch in feed.branches(d.settings, now):
-            if self._send(branch, sealed):
-                burst.add(branch)
+            patience = feed.patience(branch, d.settings)
+            if self._send(branch, sealed, patience.wait_s):
+                burst.add(branch, patience)
             else:
                 refused.append(branch)
+        d.recording.sent(feed, sealed, [leg.branch for leg in burst.legs])
         feed.open += 1
+        feed.sent_at = now
         self._track(feed, burst)
         for branch in refused:
             d.counters["config-link-full"] += 1
-            d.retries.on_refused(burst.add(branch))
+            patience = feed.patience(branch, d.settings)
+            d.retries.on_refused(burst.add(branch, patience))
         d.watch(feed)
 
     def _track(self, feed: Feed, burst: Burst) -> None:
@@ -105,7 +113,7 @@ class Sending:
         if len(feed.bursts) > self._delivery.settings.hold_bursts:
             self._delivery.retries.give_up(feed.bursts.popleft())
 
-    def _send(self, branch: Branch, sealed: Sealed) -> bool:
+    def _send(self, branch: Branch, sealed: Sealed, wait_s: float) -> bool:
         """Lists first, where they are not known, then the burst."""
         container, digest = branch.relay.container, branch.digest
         session = container.session
@@ -119,7 +127,7 @@ class Sending:
                 return False
             for below, what in branch.lists:
                 container.learn(below, what)
-        return link.send(deliver(digest, sealed.data), _DATA)
+        return link.send(deliver(digest, sealed.data, wait_s), _DATA)
 
     def sign(self, container: Container, digest: bytes) -> bytes:
         """For a list that a container may have to pass on."""
@@ -143,12 +151,14 @@ class Sending:
 
     def again(self, feed: Feed, sealed: Sealed, branch: Branch) -> Leg | None:
         """A burst that some did not get, by another relay."""
-        if not self._send(branch, sealed):
+        patience = feed.patience(branch, self._delivery.settings)
+        if not self._send(branch, sealed, patience.wait_s):
             return None
+        self._delivery.recording.sent(feed, sealed, (branch,))
         burst = Burst(feed, sealed, self._delivery.world.now(), counts=False)
         # Not by `_track`: what it gives up is retried in turn, and comes back here.
         feed.bursts.append(burst)
-        return burst.add(branch, retry=True)
+        return burst.add(branch, patience, retry=True)
 
     # Strays.
 
@@ -172,7 +182,11 @@ class Sending:
             self._delivery.counters["config-link-full"] += 1
             member.blocked_at = now
         else:
-            leg = member.leg = Leg(alone(member), sealed, None, now, retry=True)
+            branch = alone(member)
+            patience = feed.patience(branch, self._delivery.settings)
+            leg = member.leg = Leg(branch, sealed, None, now, patience, retry=True)
+            self._delivery.recording.sent(feed, sealed, (branch,))
+            leg.measured = member.tries > 0  # its receipt may be for what was sent before
             leg.start()
             if member.proven and sealed.upto >= feed.sent and feed.may_join(sealed.upto):
                 feed.join(member)

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from math import inf
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from swell.config.delivery.ranks import UNKNOWN
 from swell.config.messages import DestinationList, Level, Subscribe
@@ -27,6 +28,9 @@ OFFLINE_MAX = 65_536
 
 OFFLINE_INTERESTS_MAX = 16 * 1024 * 1024
 """Characters in all their interests."""
+
+ROSTER_PARTS = 64
+"""Names are dealt out to so many parts of a roster."""
 
 LISTS_MAX = 32
 """Destination lists that a relay is known to have; it keeps more itself."""
@@ -51,12 +55,14 @@ class Container:
 
     __slots__ = (
         "avoided_until", "confirmed_at", "direct_until", "host", "identity", "interest_bytes",
-        "legs", "lists", "members", "name", "offline_since", "owner", "pass_", "pass_until",
-        "port", "rank", "score", "scored_at", "secret", "session", "site", "strikes", "suspicions",
+        "legs", "lists", "members", "name", "offline_since", "owner", "part", "pass_",
+        "pass_until", "port", "rank", "score", "scored_at", "secret", "session", "site", "strikes",
+        "suspicions",
     )  # fmt: skip
 
     def __init__(self, name: str, owner: str) -> None:
         self.name = name
+        self.part = crc32(name.encode()) % ROSTER_PARTS
         self.owner = intern(owner)
         self.site = ""
         self.host = ""
@@ -82,7 +88,7 @@ class Container:
         self.direct_until = 0.0
         """No relay is asked to reach it before."""
         self.suspicions = 0
-        """Branches with a wrong proof that it was in, behind the relay."""
+        """How often it was one of those of whom one has lied."""
         self.offline_since = 0.0
         self.confirmed_at = inf
         """Since when it is known to have its secret: what a relay brings may overtake it."""
@@ -255,9 +261,26 @@ class Subscribers:
         container.offline_since = now
         self._offline[container] = container.interest_bytes
         self._offline_length += container.interest_bytes
-        return self._beyond()
+        return self.beyond()
 
-    def _beyond(self) -> list[Container]:
+    def recall(self, name: str, owner: str, site: str, since: float) -> Container:
+        """One that another node has served, offline here."""
+        container = self._by_name.get((owner, name))
+        if container is None:
+            container = Container(name, owner)
+            container.site = intern(site)
+            container.offline_since = since
+            self._by_name[container.owner, name] = container
+            self._offline[container] = 0
+        return container
+
+    def lengthen(self, container: Container, length: int) -> None:
+        """One that is offline has a further interest."""
+        container.interest_bytes += length
+        self._offline[container] += length
+        self._offline_length += length
+
+    def beyond(self) -> list[Container]:
         """The earliest ones, as many as are too many."""
         count = len(self._offline) - OFFLINE_MAX
         length = self._offline_length - OFFLINE_INTERESTS_MAX

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from swell.config.access import belong_refusal, follow_refusal, may_relay
 from swell.config.delivery import interest as interests
 from swell.config.delivery.ranks import is_score
+from swell.config.delivery.recording import ASKED_FOR, REPLACED
 from swell.config.delivery.subscribers import Container, Member, Rejection
 from swell.config.messages import (
     Answer,
@@ -175,7 +176,9 @@ class Subscribing:
         member = feed.members.get(container)
         if member is None:
             member = feed.members[container] = Member(container, feed)
+            d.recording.subscribed(member, message.step)
             container.members.append(member)
+            d.rosters.note(member)
             container.interest_bytes += sum(map(len, message.interest))
         access = session.access
         granted = access is not None and may_relay(access, message.application, message.interest)
@@ -198,7 +201,7 @@ class Subscribing:
             d.counters["config-replaced"] += 1
             d.on_closed(container.session)
         for member in list(container.members):
-            d.unlist(member)
+            d.unlist(member, REPLACED)
 
     def _begin(self, member: Member, step: int) -> None:
         """Serve it from a step on."""
@@ -243,7 +246,7 @@ class Subscribing:
     def on_unsubscribe(self, session: Session, message: Unsubscribe) -> None:
         member = self._member(session, message.application, message.interest)
         if member is not None:
-            self._delivery.drop(member)
+            self._delivery.drop(member, ASKED_FOR)
 
     def on_repair(self, session: Session, message: Repair) -> None:
         """It lacks what comes behind a step, whatever was sent."""
@@ -277,6 +280,7 @@ class Subscribing:
             present = d.feeds.step_of(feed.slot, application)
             rows.append((application, digest, feed.present(present)))
             if member.reached(_APPLIED) < step <= present:
+                d.recording.acknowledged(feed, (member,), step - 1, step, _APPLIED)
                 member.credit(_APPLIED, step, now, member.by)
                 d.progressed(feed)
             member.speaks()

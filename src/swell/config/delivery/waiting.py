@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
+from swell.config.delivery.patience import PRIMARY_WAIT
 from swell.config.delivery.retries import SILENT
 from swell.config.messages import Level
 from swell.config.reports import Await, Awaited, Named, Tally, encode_answer
@@ -174,7 +175,8 @@ class Waiting:
         """Offline, and not only for a moment."""
         if member.online:
             return False
-        return now - member.container.offline_since >= self._delivery.retries.patience_s
+        moment_s = PRIMARY_WAIT * self._delivery.settings.receipt_wait_s
+        return now - member.container.offline_since >= moment_s
 
     def _class(self, member: Member, step: int) -> tuple[str, str]:
         """Its class as far as a step goes, and a reason."""
