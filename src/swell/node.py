@@ -20,6 +20,7 @@ from swell.config.delivery.delivery import Delivery
 from swell.config.machine import ConfigMachine
 from swell.config.operations import CONFIG_SERVICE
 from swell.config.publishing import Publishing
+from swell.config.storing import Storing
 from swell.dht import access as dht_access
 from swell.dht.machine import DhtMachine
 from swell.dht.operations import DHT_SERVICE
@@ -29,6 +30,7 @@ from swell.directory.registry_client import RegistryClient
 from swell.directory.reporting import Reporting
 from swell.directory.service import DirectoryService
 from swell.events import Started
+from swell.events.records import LifeEnded
 from swell.ids import epoch_of
 from swell.operations.service import Operations
 from swell.overlay.contact import Contact
@@ -135,12 +137,14 @@ class Node:
             config.cluster,
             self.counters,
             config.bugs,
+            self.store.peers.send,
         )
         self.health = Health(
             world, self.sessions, self.store, self.publishing, settings.services, self.counters
         )
         self.publishing.check_lines = check_lines
-        self.store.listener = Several((self.delivery, self.health))
+        storing = Storing(world, self.store)
+        self.store.listener = Several((storing, self.delivery, self.health))
         self.publishing.asides[reports.REPORT_SERVICE] = self.delivery.execute
         self.operations.on_gone = self.delivery.on_closed
 
@@ -206,6 +210,8 @@ class Node:
 
     def stop(self) -> None:
         """Leave: to the others it is the same as a failure, only sooner known."""
+        if self.world.recording:
+            self.world.emit(LifeEnded())
         self._cancel_timers()
         self.health.stop()
         self.store.stop()

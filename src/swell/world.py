@@ -132,6 +132,8 @@ class World(Protocol):
     name: str
     rng: Random
     disk: Disk
+    recording: bool
+    """Whether API events are written down: `swell.events.records` are emitted only then."""
 
     def now(self) -> float:
         """Seconds, CLOCK_BOOTTIME: leases must see a suspended machine."""

@@ -170,6 +170,8 @@ class ToyStore:
 class ToyWorld:
     """As much of a world as publishing needs; what is offloaded runs when told to."""
 
+    recording = False
+
     def __init__(self) -> None:
         self.offloaded: deque[tuple[Any, Any, Any]] = deque()
         self.later: list[Callable[[], None]] = []

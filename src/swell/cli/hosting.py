@@ -18,7 +18,9 @@ import structlog
 
 from swell.directory.messages import OLD_COPY, Voter
 from swell.errors import SwellError
+from swell.events.rows import Life
 from swell.node import Node, NodeConfig
+from swell.runtime.event_log import EventLog
 from swell.runtime.identity import LOCAL_CLUSTER
 from swell.runtime.logs import configure_logging
 from swell.runtime.process import run
@@ -56,10 +58,15 @@ class Hosting:
         self._specs = specs
         self._json = json
         self._halted: list[str] = []
+        self._log: EventLog | None = None
 
     def run(self) -> int:
         """Until SIGTERM or SIGINT (0) or until every node has halted (1)."""
-        code = run(self._begin)
+        try:
+            code = run(self._begin)
+        finally:
+            if self._log is not None:
+                self._log.close()
         if code:
             raise SwellError(self._halted[-1] if self._halted else "every node has halted")
         return code
@@ -81,6 +88,8 @@ class Hosting:
             tls.check_role(Role.NODE)
         world = RuntimeWorld(spec.name, Path(spec.data), tls, cluster=spec.cluster)
         worlds.append(world)
+        if spec.settings.events.directory:
+            self._record(spec, world)
         address = world.listen(spec.host, spec.port)
         node = Node(
             world,
@@ -100,6 +109,8 @@ class Hosting:
         # One table for both, so that `status` shows whatever was dropped.
         node.counters.update(world.counters)
         world.counters = node.counters
+        if self._log is not None and len(worlds) == 1:
+            self._log.counters = node.counters
         world.halted.add_done_callback(lambda halted: self._on_halted(world, node, halted))
         node.on_joined = lambda: self._say_joined(node)
         self._say(
@@ -109,6 +120,12 @@ class Hosting:
         world.start(node)
         node.start()
         world.call_later(JOIN_PATIENCE_S, lambda: _warn_unjoined(world, node))
+
+    def _record(self, spec: NodeSpec, world: RuntimeWorld) -> None:
+        """Into one log for all nodes of the process, named after the first."""
+        if self._log is None:
+            self._log = EventLog(spec.settings.events, spec.name, world.epoch)
+        world.record(self._log.recorder(Life(world.cluster, spec.name, world.epoch, spec.site)))
 
     def _on_halted(self, world: RuntimeWorld, node: Node, halted: asyncio.Future[str]) -> None:
         """One node has ended. The last one's reason is the command's own error, not a log line."""

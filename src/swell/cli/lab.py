@@ -7,6 +7,7 @@ With `--json -` standard output carries the JSON and nothing else.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,12 @@ def lab(
     peers: Annotated[
         str, typer.Option("--peers", metavar="NAMES", help="Compare with these, as `etcd`.")
     ] = "",
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            "--events", metavar="DIR", help="Measure ours with events written there, too."
+        ),
+    ] = None,
     plots: Annotated[
         Path, typer.Option("--plots", metavar="DIR", help="Where PNG files go.")
     ] = Path("out/lab"),
@@ -50,8 +57,10 @@ def lab(
     if not name:
         _print_names(out)
         return
+    # However it ends, the servers under test end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        raise typer.Exit(_run(name, quick, json, peers, plots, out))
+        raise typer.Exit(_run(name, quick, json, peers, events, plots, out))
     except SwellError as error:
         print(f"swell lab: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -60,10 +69,18 @@ def lab(
         raise typer.Exit(130) from None
 
 
-def _run(name: str, quick: bool, json: str, peers: str, plots: Path, out: Console) -> int:
+def _run(
+    name: str,
+    quick: bool,
+    json: str,
+    peers: str,
+    events: Path | None,
+    plots: Path,
+    out: Console,
+) -> int:
     _check_writable(json, plots)
     quiet = json == "-" or not sys.stderr.isatty()
-    surroundings = Lab(quick, plots, quiet, [peer for peer in peers.split(",") if peer])
+    surroundings = Lab(quick, plots, quiet, [peer for peer in peers.split(",") if peer], events)
     begun = time.monotonic()
     report = run_experiment(name, surroundings)
     took_s = time.monotonic() - begun

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from swell.cli.localcluster import LocalCluster
 from swell.cli.tables import print_json, zones_table
-from swell.cli.target import DEFAULT_DIR, DirOption, JsonOption
+from swell.cli.target import DEFAULT_DIR, DirOption, EventsOption, JsonOption
 from swell.errors import ConfigurationError
 
 START_S = 60.0
@@ -36,6 +36,7 @@ def up(
     tls: Annotated[
         bool, typer.Option("--tls", help="Mutual TLS with an authority of its own.")
     ] = False,
+    events: EventsOption = "",
     dir: DirOption = DEFAULT_DIR,
     json: JsonOption = False,
 ) -> None:
@@ -46,7 +47,7 @@ def up(
     exit_on_sigterm()
     begun = time.monotonic()
     shape = {"sites": sites, "nodes": nodes, "per_process": per_process, "connections": connections}
-    cluster = _find_or_create(dir, shape, tls)
+    cluster = _find_or_create(dir, shape, tls).recorded_in(events)
     try:
         cluster.start()
         graph = await_whole(cluster, quiet=json)

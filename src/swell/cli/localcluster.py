@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from swell.cli.hosting import NodeSpec
 from swell.cli.processes import (
@@ -132,6 +133,16 @@ class LocalCluster:
         except (msgspec.DecodeError, OSError) as error:
             raise ConfigurationError(f"cannot read {path / 'cluster.json'}: {error}") from None
         return cls(path, plan)
+
+    def recorded_in(self, events: str) -> LocalCluster:
+        """The same, whose nodes write files of events from their next start on; empty: as it is."""
+        if not events:
+            return self
+        directory = str(Path(events).absolute())
+        nodes = tuple(
+            replace(spec, settings=spec.settings.recorded_in(directory)) for spec in self.plan.nodes
+        )
+        return LocalCluster(self.path, replace(self.plan, nodes=nodes))
 
     def spec(self, name: str) -> NodeSpec:
         for spec in self.plan.nodes:

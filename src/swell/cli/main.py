@@ -53,6 +53,8 @@ COMMANDS: dict[str, Command] = {
     "simulate": Command(
         "swell.cli.simulate", "simulate", "Run workloads in the deterministic simulation."
     ),
+    "pipeline": Command("swell.cli.pipeline", "app", "Audit, measure, plan and replay with Spark."),
+    "doctor": Command("swell.cli.doctor", "doctor", "Show what this machine has for Swell."),
     "lab": Command("swell.cli.lab", "lab", "Run an experiment, or list them all."),
 }
 

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from swell.cli.hosting import Hosting, NodeSpec
-from swell.cli.target import certificates_in, parse_address
+from swell.cli.target import EventsOption, certificates_in, parse_address
 from swell.directory.messages import Voter
 from swell.errors import ConfigurationError
 from swell.ids import check_name
@@ -62,6 +62,7 @@ def node(
             "first start. A node that is to stay alone needs 1, a cluster of two nodes 2.",
         ),
     ] = None,
+    events: EventsOption = "",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     json: Annotated[bool, typer.Option("--json", help="Ready lines and log as JSON.")] = False,
 ) -> None:
@@ -84,7 +85,7 @@ def node(
         voters=parse_voters(directory, name) if directory else (),
         cluster=cluster,
         certificates=certificates_in(cluster),
-        settings=load_settings(settings, replicas),
+        settings=load_settings(settings, replicas).recorded_in(events),
     )
     raise typer.Exit(Hosting([spec], json).run())
 

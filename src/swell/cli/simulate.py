@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
@@ -19,6 +21,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from swell.errors import SwellError
+from swell.events.rows import Collection
+from swell.settings import EventSettings
+from swell.simulation.recording import Recording, recorded
 from swell.simulation.workloads.catalogue import (
     BUGS,
     CONFIG_BUGS,
@@ -31,6 +36,8 @@ from swell.simulation.workloads.result import Result
 
 JOBS = 2
 BUG_SEEDS_MAX = 50
+EVENTS_MAX = 65_536
+"""Events of one kind that are kept before they become rows."""
 
 
 def simulate(
@@ -44,6 +51,9 @@ def simulate(
     ] = None,
     bugs: Annotated[bool, typer.Option(help="After how many seeds is each bug caught?")] = False,
     jobs: Annotated[int, typer.Option(help="Processes to run seeds in.")] = JOBS,
+    events: Annotated[
+        str, typer.Option("--events", metavar="DIR", help="Write the API events of every run.")
+    ] = "",
     json_file: Annotated[str, typer.Option("--json", help="Write results here; - is stdout.")] = "",
 ) -> None:
     """Run a workload under many seeds; every failing seed replays exactly with --seed."""
@@ -63,7 +73,7 @@ def simulate(
         raise typer.Exit(0 if all(found.values()) else 1)
     chosen = [seed] if seed >= 0 else list(range(first, first + seeds))
     begun = perf_counter()
-    results = list(_results(workload, chosen, nodes, planted, jobs, console))
+    results = list(_results(workload, chosen, nodes, planted, jobs, console, events))
     if seed >= 0 and json_file != "-":
         console.print(results[0].plan, highlight=False)
     if json_file != "-":
@@ -79,8 +89,9 @@ def _results(
     bugs: frozenset[str],
     jobs: int,
     console: Console,
+    events: str = "",
 ) -> Iterator[Result]:
-    one = partial(run, workload, size=nodes, bugs=bugs)
+    one = partial(run_recorded, workload, size=nodes, bugs=bugs, events=events)
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(f"{workload} seeds", total=len(seeds))
         if len(seeds) == 1 or jobs == 1:
@@ -95,6 +106,33 @@ def _results(
                     progress.advance(task)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+
+
+def run_recorded(workload: str, seed: int, size: int, bugs: frozenset[str], events: str) -> Result:
+    """One run; its events are a run of their own, named after workload and seed."""
+    if not events:
+        return run(workload, seed, size, bugs)
+    from swell.runtime.event_files import EventFiles
+
+    name = f"{workload}-{seed}"
+    remove_run(Path(events), name)
+    files = EventFiles(EventSettings(directory=events, file_age_s=inf), name, seed)
+    collection = Collection(EVENTS_MAX, lambda: files.write(collection.taken()))
+    with recorded(Recording(name, collection)):
+        result = run(workload, seed, size, bugs)
+    files.write(collection.taken())
+    files.close()
+    if files.lost:
+        raise SwellError(f"{files.lost.total()} events could not be written to {events}")
+    return result
+
+
+def remove_run(directory: Path, name: str) -> None:
+    """What an earlier run of the same seed has left."""
+    ours = re.compile(rf"{re.escape(name)}-\d+-\d+\.parquet")
+    for path in directory.glob(f"date=*/kind=*/{name}-*.parquet"):
+        if ours.fullmatch(path.name):
+            path.unlink()
 
 
 def _show(console: Console, workload: str, results: list[Result], wall_s: float) -> None:

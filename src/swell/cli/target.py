@@ -35,6 +35,15 @@ ClusterOption = Annotated[
 ]
 NodeOption = Annotated[str, typer.Option("--node", help="Ask this node.")]
 FromOption = Annotated[str, typer.Option("--from", help="Ask this node to do it.")]
+EventsOption = Annotated[
+    str,
+    typer.Option(
+        "--events",
+        metavar="DIR",
+        envvar="SWELL_EVENTS",
+        help="Write API events there, as files for `swell pipeline`.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -55,6 +55,7 @@ def connect_sync(
     snapshot: str | Path | None = None,
     relay: bool = True,
     listen: str | None = None,
+    events: str | Path | None = None,
 ) -> SyncConnection:
     """`swell.connect` for programs without a loop; the listener is called on another thread."""
     return SyncConnection(
@@ -72,6 +73,7 @@ def connect_sync(
             snapshot=snapshot,
             relay=relay,
             listen=listen,
+            events=events,
         )
     )
 

@@ -23,7 +23,7 @@ from swell.client.containers import Callback, Containers
 from swell.client.deadlines import check_deadline
 from swell.client.dht import Dht
 from swell.client.documents import Document, Update
-from swell.client.openings import Opening, listen_address, opening_of
+from swell.client.openings import Opening, default_name, listen_address, opening_of
 from swell.client.services import Service, leave
 from swell.client.session_pending import Answer, Done
 from swell.client.store_session import Notice, StoreSession
@@ -33,9 +33,12 @@ from swell.config.operations import ApplicationRow
 from swell.container.registrations import Registrations
 from swell.container.session import ContainerSession
 from swell.errors import ConfigurationError, SwellError, UnavailableError
+from swell.events.rows import Life
+from swell.runtime.event_log import EventLog
 from swell.runtime.identity import LOCAL_CLUSTER
 from swell.runtime.security import TlsMaterial
 from swell.runtime.world import Deadlines, RuntimeWorld
+from swell.settings import EventSettings
 from swell.world import Address
 
 CLIENT_NAME = "client"
@@ -61,6 +64,7 @@ def connect(
     snapshot: str | Path | None = None,
     relay: bool = True,
     listen: str | None = None,
+    events: str | Path | EventLog | None = None,
 ) -> Connection:
     """A client of the cluster that these nodes (HOST:PORT, separated by commas) belong to.
 
@@ -73,6 +77,9 @@ def connect(
     configurations in `interest` (names and `prefix*`, all by default). `snapshot`: a directory of
     its own, from which it starts when no node answers. It relays for siblings that can reach it
     at `listen`, unless `relay` is off.
+
+    `events`: a directory where it writes its API events, or a log that several clients of one loop
+    share and whoever opened it stops.
     """
     addresses = addresses_of(nodes)
     tls = TlsMaterial(Path(certificates)) if certificates is not None else None
@@ -80,7 +87,7 @@ def connect(
     if app is not None:
         address = listen_address(relay, listen, tls is not None)
         opening = opening_of(app, container, site, interest, snapshot, address)
-    return Connection(addresses, cluster, tls, deadline_s, listener, token, opening)
+    return Connection(addresses, cluster, tls, deadline_s, listener, token, opening, events)
 
 
 def addresses_of(nodes: str | Sequence[str]) -> list[Address]:
@@ -102,7 +109,11 @@ class Connection:
         listener: Listener | None = None,
         token: str | None = None,
         opening: Opening | None = None,
+        events: str | Path | EventLog | None = None,
     ) -> None:
+        self._events = events
+        self._log: EventLog | None = None
+        """Its own, to be stopped."""
         self._addresses = addresses
         self._cluster = cluster
         self._tls = tls
@@ -127,6 +138,8 @@ class Connection:
             deadlines=Deadlines(drain_s=DRAIN_S),
         )
         try:
+            if self._events is not None:
+                self._record(world)
             if opening is None:
                 session = self._begin_client(world)
             else:
@@ -137,6 +150,17 @@ class Connection:
             raise
         self._session = session
         return self
+
+    def _record(self, world: RuntimeWorld) -> None:
+        """Lives without a snapshot's number are told apart by their beginnings."""
+        opening = self._opening
+        name = opening.name if opening is not None else default_name()
+        site = opening.site if opening is not None else ""
+        start, log = world.epoch or world.wall_us(), self._events
+        if not isinstance(log, EventLog):
+            log = self._log = EventLog(EventSettings(directory=str(log)), name, start)
+            log.counters = world.counters
+        world.record(log.recorder(Life(world.cluster, name, start, site)))
 
     def _begin_client(self, world: RuntimeWorld) -> StoreSession:
         session = StoreSession(world, world.cluster, self._addresses, self._listener, self._token)
@@ -183,6 +207,8 @@ class Connection:
             self._containers.close()
         if self._world is not None:
             await self._world.stop()
+        if self._log is not None:
+            await self._log.stop()
 
     async def __aexit__(
         self,

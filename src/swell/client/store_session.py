@@ -32,6 +32,7 @@ from swell.client.session_pending import (
 )
 from swell.client.session_routes import Routes
 from swell.errors import RefusedError, SwellError, UnavailableError, WireError
+from swell.events.records import LifeBegan, LifeEnded
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session
@@ -73,8 +74,11 @@ class StoreSession:
         addresses: Sequence[Address],
         listener: Callable[[Notice], None] | None = None,
         token: str = "",
+        role: str = "client",
     ) -> None:
         self._world = world
+        if world.recording:
+            world.emit(LifeBegan(role))
         self._listener = listener
         self.counters: Counter[str] = Counter()
         self._peers = Peers(
@@ -393,6 +397,8 @@ class StoreSession:
 
     def stop(self) -> None:
         """End everything that is open, each with what is known about it."""
+        if self._world.recording:
+            self._world.emit(LifeEnded())
         if self._timer is not None:
             self._timer.cancel()
         self._give_up(UnavailableError("the client was closed"))

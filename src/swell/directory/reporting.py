@@ -16,6 +16,8 @@ import msgspec
 from swell.directory.client import DirectoryClient
 from swell.directory.messages import ReportReply, ZoneReport
 from swell.errors import SwellError
+from swell.events.records import Located
+from swell.overlay.coordinates import Coordinate
 from swell.overlay.overlay import Overlay
 from swell.overlay.requests import Answer
 from swell.overlay.routed import Routed
@@ -70,6 +72,8 @@ class Reporting:
     def _report(self) -> None:
         self._arm()
         overlay = self._overlay
+        if self._world.recording:
+            self._world.emit(_located(overlay.coordinate()))
         alive = overlay.members.alive()
         if overlay.members.attribute(alive[0].id, RETIRE):
             self._on_retire()
@@ -130,3 +134,7 @@ class Reporting:
             return
         self._counters["supervised"] += 1
         self._directory.report(report, lambda answer: reply(_encode(answer)))
+
+
+def _located(coordinate: Coordinate) -> Located:
+    return Located(tuple(part * 1000.0 for part in (*coordinate.vector, coordinate.height)))

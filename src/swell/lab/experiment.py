@@ -116,10 +116,13 @@ class Lab:
         plots: Path | None = None,
         quiet: bool = True,
         peers: Sequence[str] = (),
+        events: Path | None = None,
     ) -> None:
         self.quick = quick
         self.peers = tuple(peers)
         """Other systems to measure beside ours."""
+        self.events = events
+        """Where our system is to write its API events, to measure what that costs."""
         self.plotted: list[Path] = []
         """Every path that `plot` gave out."""
         self._plots = plots if plots is not None else Path("out") / "lab"
@@ -179,6 +182,8 @@ def run_experiment(name: str, lab: Lab) -> Report:
         raise UnknownExperimentError(name, list(known))
     module = import_module(f"swell.lab.{name.replace('-', '_')}")
     _check_peers(name, lab.peers, getattr(module, "PEERS", ()))
+    if lab.events is not None and not getattr(module, "RECORDED", ""):
+        raise ConfigurationError(f"{name} does not measure events: leave out --events")
     report: Report = module.run(lab)
     settings = {"quick": lab.quick, **report.settings}
     return replace(report, name=name, settings=settings, machine=machine())

@@ -31,11 +31,13 @@ PEERS = tuple(fanout_peers.PEERS)
 
 OURS: System = Swell()
 OUR_NAME = OURS.name
+RECORDED = f"{OUR_NAME} with events"
 
 OWN_WAY, BY_HAND = "each system's own way", "patches by hand"
 RATE_RATIO_MIN = 3.0
 CPU_RATIO_MAX = 1 / 10
 BYTES_RATIO_MAX = 1 / 500
+RECORDED_RATIO_MIN = 0.95
 
 Row = dict[str, Any]
 
@@ -55,11 +57,15 @@ QUICK = Plan(rounds=1, warm_up_s=0.5, seconds=3.0)
 def run(lab: Lab) -> Report:
     plan = QUICK if lab.quick else FULL
     asked: list[System] = [OURS]
+    if lab.events:
+        asked.append(Swell(RECORDED, str(lab.events.absolute())))
     asked += [fanout_peers.PEERS[name] for name in PEERS if name in lab.peers]
     absences = [system.absence() for system in asked if system.absence()]
     systems = [system for system in asked if not system.absence()]
     versions: dict[str, str] = {}
     rows = _measure(systems, plan, lab, versions)
+    if lab.events:
+        absences.append(f"{RECORDED}: nodes and containers write all API events as files")
     if not socket_bytes.is_installed():
         absences.append("bytes were not counted: `apt-get install iproute2` for its command ss")
     return Report(
@@ -73,7 +79,7 @@ def run(lab: Lab) -> Report:
         },
         rows=rows,
         headline=headline(rows),
-        bars=bars(rows, lab.peers),
+        bars=[*bars(rows, lab.peers), *recording_bars(rows)],
         columns=COLUMNS,
         notes=[*absences, *NOTES],
     )
@@ -164,6 +170,7 @@ def bars(rows: Sequence[Row], peers: Sequence[str]) -> list[Bar]:
         return []
     own_way = {row["system"]: row for row in rows if row["part"] == OWN_WAY}
     ours = own_way.pop(OUR_NAME, None)
+    own_way.pop(RECORDED, None)
     found = [
         _bar(ours, own_way, "deliveries per second", "deliveries_per_s", RATE_RATIO_MIN),
         _bar(ours, own_way, "server processor time per delivery", "server_cpu_us", CPU_RATIO_MAX),
@@ -173,6 +180,16 @@ def bars(rows: Sequence[Row], peers: Sequence[str]) -> list[Bar]:
         lost = ours["missing"] + ours["skipped"]
         found.append(Bar.at_most("deliveries of ours that were missing or skipped", 0, lost))
     return found
+
+
+def recording_bars(rows: Sequence[Row]) -> list[Bar]:
+    """What it costs to write events down, where that was asked for."""
+    rates = {row["system"]: row["deliveries_per_s"] for row in rows if row["part"] == OWN_WAY}
+    if RECORDED not in rates:
+        return []
+    ratio = round(rates[RECORDED] / rates[OUR_NAME], 3)
+    what = "deliveries per second with events written, against without"
+    return [Bar.at_least(what, RECORDED_RATIO_MIN, ratio)]
 
 
 def _bar(ours: Row | None, theirs: Mapping[str, Row], what: str, figure: str, limit: float) -> Bar:

@@ -32,7 +32,8 @@ from swell.lab.fanout_worker import DRAIN_S_MAX
 from swell.lab.fleet import Fleets
 from swell.lab.fleet_messages import Collected, Hosted
 from swell.lab.publisher_process import PublisherProcess
-from swell.lab.store_cluster import SwellCluster
+from swell.lab.store_cluster import NODES, SwellCluster
+from swell.settings import Settings
 
 FLEET_PROCESSES = 2
 SITE = "lab"
@@ -41,8 +42,9 @@ SITE = "lab"
 class RunningSwell:
     """Three nodes, up."""
 
-    def __init__(self, cluster: SwellCluster) -> None:
+    def __init__(self, cluster: SwellCluster, events: str) -> None:
         self._cluster = cluster
+        self._events = events
         self._numbers = counting(1)
         self.version = cluster.version
 
@@ -60,7 +62,7 @@ class RunningSwell:
             publisher = PublisherProcess(main, order, Ready, Published)
             stack.callback(publisher.kill)
             fleets = stack.enter_context(
-                Fleets(cluster.cluster, addresses, containers, FLEET_PROCESSES)
+                Fleets(cluster.cluster, addresses, containers, FLEET_PROCESSES, events=self._events)
             )
             clients = (*fleets.pids, publisher.pid)
             fleets.collect()
@@ -133,15 +135,20 @@ def check(collected: Sequence[Collected]) -> None:
 
 
 class Swell:
-    """The system under test."""
+    """The system under test. `events`: a directory where nodes and containers write their events;
+    empty: they do not."""
 
-    name = "swell"
     by_hand = False
+
+    def __init__(self, name: str = "swell", events: str = "") -> None:
+        self.name = name
+        self._events = events
 
     def absence(self) -> str:
         return ""
 
     @contextmanager
     def running(self, directory: Path) -> Iterator[RunningSwell]:
-        with SwellCluster(directory) as cluster:
-            yield RunningSwell(cluster)
+        settings = Settings().with_replicas(NODES).recorded_in(self._events)
+        with SwellCluster(directory, settings=settings) as cluster:
+            yield RunningSwell(cluster, self._events)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from swell.events import MemberAlive, MemberDead, MemberSuspected
+from swell.events.records import CrashFound
 from swell.overlay.attributes import Attributes
 from swell.overlay.awareness import Awareness
 from swell.overlay.contact import Contact
@@ -397,6 +398,8 @@ class Members:
             left = record.state is State.LEFT
             self._roster.strike(member)
             self._world.emit(MemberDead(member, record.contact.epoch, left))
+            if self._world.recording and not left:
+                self._world.emit(CrashFound(record.contact.name, record.contact.epoch))
             self._listener.on_member_dead(record.contact, left)
 
     def _condemn(self, member: int) -> None:

@@ -31,6 +31,8 @@ import msgspec
 
 from swell.errors import UnavailableError
 from swell.events import Event
+from swell.events.records import LifeEnded, Record
+from swell.events.rows import Recorder
 from swell.ids import check_name
 from swell.runtime.disk import RuntimeDisk
 from swell.runtime.health import check_health
@@ -104,6 +106,8 @@ class RuntimeWorld:
             self.disk = self._files = RuntimeDisk(self._directory.files, self.loop, self.guard)
         self._node: Node | None = None
         self._sink = sink
+        self._recorder: Recorder | None = None
+        self.recording = False
         self._links: dict[RuntimeLink, None] = {}
         self._no_links = asyncio.Event()
         self._listeners: list[Listener] = []
@@ -160,6 +164,8 @@ class RuntimeWorld:
         """Stop this node now; no callback runs afterwards."""
         if self._silenced:
             return
+        if self.recording:
+            self.emit(LifeEnded(reason))
         self._silenced = True
         self.log.debug("halted", reason=reason)  # told by whoever waits for `halted`
         for listener in self._listeners:
@@ -249,7 +255,17 @@ class RuntimeWorld:
     def resources(self) -> Resources:
         return machine_resources()
 
+    def record(self, recorder: Recorder) -> None:
+        """Write API events down from now on; before the world is started."""
+        assert self._node is None, "what has begun is not recorded from the beginning"
+        self._recorder = recorder
+        self.recording = True
+
     def emit(self, event: Event) -> None:
+        if self._recorder is not None:
+            self._recorder.take(time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME), event)
+            if isinstance(event, Record):
+                return  # for the files alone: there are too many for a log
         if self._sink is not None:
             self._sink(self.now(), event)
         if self._logged is None or type(event) in self._logged:

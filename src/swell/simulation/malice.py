@@ -63,14 +63,15 @@ class Malice:
 
     def altered(self, frame: bytes) -> bytes:
         """Somewhere in the burst, a byte is another."""
-        digest, data = read_deliver(frame)
+        digest, data, wait_s = read_deliver(frame)
         head = 11 + int.from_bytes(data[1:3], "big")
         place = self.rng.randrange(head, len(data))
-        return deliver(digest, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        return deliver(digest, data, wait_s)
 
     def forged(self, frame: bytes) -> bytes:
         """A burst in the place of the true one, whose changes are invented."""
-        digest, data = read_deliver(frame)
+        digest, data, wait_s = read_deliver(frame)
         burst = read_burst(data)
         key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
         value = b"forged %d" % self.rng.randrange(1 << 32)
@@ -88,7 +89,7 @@ class Malice:
             for step in burst.steps
         )  # fmt: skip
         about = burst.application, burst.interest, burst.epoch, burst.after, burst.upto
-        return deliver(digest, seal(key, self.cluster, *about, steps))
+        return deliver(digest, seal(key, self.cluster, *about, steps), wait_s)
 
 
 class CrookedChildren(Children):
@@ -149,7 +150,7 @@ class MaliciousSession(ContainerSession):
 
     def on_deliver(self, session: Session, frame: bytes) -> None:
         super().on_deliver(session, frame)
-        digest, data = read_deliver(frame)
+        digest, data, _ = read_deliver(frame)
         if digest and self._malice.deed == CLAIM and session.open:
             proof = self._malice.rng.randbytes(PROOF_BYTES)
             session.send(Receipt(burst_id(data), int(Level.APPLIED), proof, digest))

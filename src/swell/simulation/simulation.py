@@ -20,6 +20,7 @@ from swell.events import Event
 from swell.simulation.disk import SimDisk
 from swell.simulation.network import Latency, Network
 from swell.simulation.process import Factory, Process
+from swell.simulation.recording import current_recording
 from swell.simulation.trace import Kind, Trace
 from swell.simulation.world import fire_timer
 
@@ -66,6 +67,7 @@ class Simulation:
         self.counters: Counter[str] = Counter()
         """Drops, refusals and faults, by name."""
         self.subscribers: list[Subscriber] = []
+        self.recording = current_recording()
         self.network = Network(self, latency, jitter)
         self.healed = False
         """The liveness phase has begun."""

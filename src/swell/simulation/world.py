@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from swell.events import Event
+from swell.events.records import LifeEnded, Record
 from swell.simulation.trace import Kind
 from swell.world import Address, Disk, Link, Node, Resources
 
@@ -99,7 +100,7 @@ class SimWorld:
 
     __slots__ = (
         "_delay_s", "_delayed", "_entropy", "_held", "_held_timers", "clock", "disk", "gate",
-        "links", "name", "node", "process", "ready_s", "rng", "simulation",
+        "links", "name", "node", "process", "ready_s", "recording", "rng", "simulation",
     )  # fmt: skip
 
     def __init__(self, process: Process) -> None:
@@ -113,6 +114,7 @@ class SimWorld:
         self._entropy: Random | None = None
         self.node: Node = NOBODY
         self.links: dict[SimLink, None] = {}
+        self.recording = self.simulation.recording is not None
         self.gate = OPEN
         self.ready_s = 0.0
         """As a stream, the world orders what belongs to no link: accepts, offloads, probes."""
@@ -170,6 +172,10 @@ class SimWorld:
 
     def emit(self, event: Event) -> None:
         simulation = self.simulation
+        if simulation.recording is not None:
+            simulation.recording.take(self, event)
+        if isinstance(event, Record):
+            return  # recorded or not, a seed has one trace
         data = type(event).__name__.encode() + _encode(event)
         simulation.trace.note(simulation.time_s, self.process, Kind.EVENT, data, event)
         for subscriber in simulation.subscribers:
@@ -177,6 +183,8 @@ class SimWorld:
 
     def halt(self, reason: str) -> None:
         if self.gate != DEAD:
+            if self.recording:
+                self.emit(LifeEnded(reason))
             self.process.halt(reason)
 
     # -- the gate ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ messages with `@message(number)`; numbers are given out in blocks:
 
     1-15 links    16-31 membership    32-47 overlay    48-63 directory    64-79 requests
     80-95 store   96-127 config and services           128-159 topics     160-175 board
-    240-249 Raft
+    176-191 experiments                                240-249 Raft
 """
 
 from __future__ import annotations
