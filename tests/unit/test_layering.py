@@ -209,7 +209,7 @@ def write(root: Path, path: str, text: str) -> Path:
         ("runtime/world.py", "import swell.simulation.world", "its sibling simulation"),
         ("dht/table.py", "from swell.config.value import Value", "its sibling config"),
         ("node.py", "import swell.runtime.world", "node imports runtime"),
-        ("settings.py", "import swell.wire.codec", "settings imports wire"),
+        ("settings/__init__.py", "import swell.wire.codec", "settings imports wire"),
         ("__init__.py", "import swell.cli.main", "imports swell.cli.main"),
         ("extras/thing.py", "", "extras has no layer"),
         ("rings/ring.py", "import swell.extras", "extras, which has no layer"),

@@ -227,7 +227,7 @@ class Candidate:
         self.last = replicator.append(payload.NOTHING).sequence
         if "serve-early" in store.bugs:
             store.proposals.propose(records.activate(record))
-            store.become_primary(replica, record, replicator)
+            store.roles.become_primary(replica, record, replicator)
 
     def on_progress(self) -> None:
         self._check_prepared()

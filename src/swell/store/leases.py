@@ -81,7 +81,7 @@ class Leases:
         if sent_at is not None:
             self._granted[node] = max(self._granted.get(node, sent_at), sent_at)
         for slot, fence in message.fenced:
-            self._store.on_fenced(slot, fence)
+            self._store.roles.on_fenced(slot, fence)
         for slot in message.behind:
             replicator = self._store.replicator(slot)
             if replicator is not None:

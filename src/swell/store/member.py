@@ -58,7 +58,7 @@ class MemberSide:
                 if replica.matched_epoch != record.epoch:
                     replica.matched_epoch = record.epoch
                     replica.matched = replica.commit
-                store.follow(replica, record)
+                store.roles.follow(replica, record)
                 replica.heard_at = store.world.now()
             if replica.installs:
                 self._waiting.append((session, replica, record.epoch))

@@ -161,7 +161,7 @@ class Primary:
 
     def on_position(self, node: int, position: Position) -> None:
         if position.epoch > self.record.epoch or position.fence > self.record.epoch:
-            self._store.on_fenced(self._replica.slot, position.fence)
+            self._store.roles.on_fenced(self._replica.slot, position.fence)
         elif not self.replicator.on_position(node, position):
             self._on_stranger(node, position.lineage)
         else:

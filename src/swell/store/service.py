@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from swell.directory.registry import RegistryAccess
-from swell.events import SlotServed
 from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
 from swell.settings import StoreSettings
-from swell.store.candidate import Candidate
 from swell.store.copying import Copying
 from swell.store.leases import Leases
 from swell.store.listener import Listener, Nobody
@@ -41,6 +39,7 @@ from swell.store.proposals import Proposals
 from swell.store.record import Record
 from swell.store.replica import Replica
 from swell.store.replicator import Replicator
+from swell.store.roles import Roles
 from swell.store.snapshots import SlotImage
 from swell.store.state import Machine, SlotState
 from swell.store.storage import Restored, Storage
@@ -81,6 +80,7 @@ class Store:
         self.services = dict(services)
         """Service → what makes its machine for a slot."""
         self.turns = Turns(self)
+        self.roles = Roles(self)
         self.table = Table(self._on_record, counters)
         self.storage = Storage(
             world,
@@ -145,7 +145,7 @@ class Store:
     def stop(self) -> None:
         self.stopped = True
         for replica in self.replicas.values():
-            self._step_down(replica)
+            self.roles.step_down(replica)
 
     # For its users.
 
@@ -264,73 +264,7 @@ class Store:
         self.proposals.resolve(slot)
         involved = self.me in [m.node for m in (*record.members, *record.basis)]
         if involved or slot in self.replicas:
-            self.follow(self.replica(slot), record)
-
-    def follow(self, replica: Replica, record: Record) -> None:
-        """Take the role that a record gives to this node."""
-        known = replica.record
-        if known is not None and (record.epoch, record.activated) <= (known.epoch, known.activated):
-            return
-        replica.record = record
-        if record.primary == self.me and record.lineage(self.me) == self.storage.lineage:
-            self._lead(replica, record)
-            return
-        if known is None or known.epoch < record.epoch:
-            self._step_down(replica)
-            replica.heard_at = self.world.now()
-
-    def _lead(self, replica: Replica, record: Record) -> None:
-        primary, candidate = replica.primary, replica.candidate
-        if not record.activated:
-            self._step_down(replica)
-            replica.candidate = Candidate(self, replica, record)
-            replica.candidate.start()
-        elif primary is not None and primary.record.epoch + 1 == record.epoch:
-            replica.fence = record.epoch
-            self.storage.fence(replica.slot, record.epoch)
-            primary.on_record(record)
-            self.world.emit(SlotServed(replica.slot, record.epoch))
-        elif primary is not None and primary.record.epoch == record.epoch:
-            # Only with the planted bug that serves before it is activated.
-            primary.record = record
-        elif candidate is not None and candidate.activates(record) and candidate.replicator:
-            # All members have all of it: committed, and applied before anything is read.
-            replica.advance(candidate.last)
-            self.storage.commit(replica.slot, replica.commit)
-            candidate.replicator.record = record
-            self.become_primary(replica, record, candidate.replicator)
-        else:
-            # Activated by an earlier life of this node: `Upkeep` begins a new epoch.
-            self._step_down(replica)
-
-    def become_primary(self, replica: Replica, record: Record, replicator: Replicator) -> None:
-        replica.candidate = None
-        replica.primary = Primary(self, replica, record, replicator)
-        replica.confirmed = True
-        self.counters["store-activated"] += 1
-        self.world.emit(SlotServed(replica.slot, record.epoch))
-        replica.primary.on_progress()
-        self.leases.soon()
-        self.listener.on_serving(replica.slot)
-
-    def _step_down(self, replica: Replica) -> None:
-        primary, candidate = replica.primary, replica.candidate
-        replica.primary = replica.candidate = None
-        if primary is not None:
-            primary.stop()
-            self.listener.on_stopped(replica.slot)
-        if candidate is not None:
-            candidate.stop()
-
-    def on_fenced(self, slot: int, fence: int) -> None:
-        """A member has promised a higher epoch: this node is the primary no more."""
-        replica = self.replicas.get(slot)
-        if replica is None or replica.primary is None:
-            return
-        if fence > replica.primary.record.epoch:
-            self.counters["store-deposed"] += 1
-            self._step_down(replica)
-            replica.heard_at = self.world.now()
+            self.roles.follow(self.replica(slot), record)
 
     def on_leases(self) -> None:
         """Reads that waited for leases may be answered."""

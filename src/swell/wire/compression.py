@@ -16,7 +16,7 @@ PACKET_BYTES = 1400
 _PLAIN = b"\0"
 _ZSTD = b"\1"
 
-_compressor = zstandard.ZstdCompressor(level=3)
+_compressor = zstandard.ZstdCompressor(level=1)
 _decompressor = zstandard.ZstdDecompressor()
 
 
