@@ -31,6 +31,9 @@ APP = "shop"
 SITE = "a"
 EVERYTHING = m.interest_digest(())
 
+SEALED_US = 1_700_000_000_000_000
+"""When all bursts were sealed, as they say."""
+
 
 def key_of(number: int) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
@@ -85,7 +88,7 @@ class ToyApplication:
     def burst(self, key: Ed25519PrivateKey, after: int, upto: int = 0) -> bytes:
         upto = upto or self.step
         steps = tuple(self.steps[after:upto])
-        return seal(key, CLUSTER, self.name, EVERYTHING, 1, after, upto, steps)
+        return seal(key, CLUSTER, self.name, EVERYTHING, 1, after, upto, steps, SEALED_US)
 
     def whole_burst(self, key: Ed25519PrivateKey, after: int) -> bytes:
         """The present values of everything, as a late container gets them."""
@@ -101,7 +104,7 @@ class ToyApplication:
         steps = tuple(
             sorted((s for s in last.values() if s.number > after), key=lambda s: s.number)
         )
-        return seal(key, CLUSTER, self.name, EVERYTHING, 1, after, self.step, steps)
+        return seal(key, CLUSTER, self.name, EVERYTHING, 1, after, self.step, steps, SEALED_US)
 
 
 def values(documents: dict[str, object]) -> dict[str, tuple[int, bytes]]:

@@ -27,7 +27,7 @@ from swell.container.changes import Ready
 from swell.container.feed import Feed
 from swell.wire.limits import FRAME_BYTES_MAX
 from tests.unit.config_toys import APPLICATION, publish, value
-from tests.unit.container_toys import CLUSTER, key_of, public
+from tests.unit.container_toys import CLUSTER, SEALED_US, key_of, public
 from tests.unit.delivery_toys import ToyContainer, ToyFleet
 
 BURST_BYTES_MAX = 256 * 1024
@@ -46,7 +46,7 @@ def application(machine: ConfigMachine) -> Application:
 
 def sealed(after: int, served: Served) -> bytes:
     upto, steps, _ = served
-    return seal(KEY, CLUSTER, APPLICATION, bytes(8), 1, after, upto, steps)
+    return seal(KEY, CLUSTER, APPLICATION, bytes(8), 1, after, upto, steps, SEALED_US)
 
 
 class Follower:

@@ -319,6 +319,19 @@ def test_a_sibling_that_alters_a_burst_is_complained_about() -> None:
     assert not up_to_date(toy, "c1")
 
 
+def test_nobody_is_complained_about_for_what_a_node_of_another_version_has_signed() -> None:
+    toy = group("c1")
+    toy.run(toy.settings.receipt_wait_s)
+    unsigned = b"\1" + next_burst(toy)[1:-64]
+    signed = unsigned + toy.node().key.sign(b"swell-burst\0%b\0" % CLUSTER.encode() + unsigned)
+    session = dial(toy, "c1", a_pass(toy), m.deliver(b"", signed))
+    toy.run(0.2)
+    assert session.open
+    assert toy.containers["c1"].counters["burst-format"] == 1
+    assert not [one for one in toy.node().heard if isinstance(one, m.Complaint)]
+    assert not up_to_date(toy, "c1")
+
+
 def test_a_container_without_a_listener_takes_no_links() -> None:
     toy = group("c1", listens=False)
     session = dial(toy, "c1", a_pass(toy))

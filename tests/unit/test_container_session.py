@@ -201,7 +201,7 @@ def test_a_rejection_is_told_to_the_next_primary() -> None:
     toy.node(1).send("c1", m.Moved((APP,), toy.contacts[1]))
     toy.attached("c1")
     toy.run(0.1)
-    assert [type(one) for one in toy.node(2).heard] == [m.Rejected]
+    assert [type(one) for one in toy.node(2).heard] == [m.Rejected, m.Renew]
 
 
 def test_what_is_rejected_is_not_in_use_while_something_before_it_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
 from typing import Any, cast
@@ -15,9 +16,23 @@ from swell.config.splices import Splice
 from swell.container.documents import Update
 from swell.container.feed import Feed
 from swell.container.recording import FeedRecording
+from swell.events import arrow
 from swell.events.records import Applied, Span
+from swell.events.rows import Collection
+from swell.events.schema import Kind
+from swell.simulation.recording import Recording
+from swell.simulation.recording import recorded as recorded_by
 from swell.world import World
-from tests.unit.container_toys import APP, CLUSTER, ToyApplication, key_of, public
+from tests.unit.container_toys import (
+    APP,
+    CLUSTER,
+    EVERYTHING,
+    SEALED_US,
+    ToyApplication,
+    ToyCluster,
+    key_of,
+    public,
+)
 from tests.unit.test_container_feed import random_application
 
 KEY = key_of(1)
@@ -167,3 +182,30 @@ def test_a_wrong_version_is_written_as_it_is() -> None:
     right, right_ledger = recorded()
     take(right, application.burst(KEY, 0, 9))
     assert ledger.spans[1].id != right_ledger.spans[0].id
+
+
+def test_rows_say_when_the_primary_sealed_the_burst() -> None:
+    into = Collection(1000, lambda: None)
+    with recorded_by(Recording("run", into)):
+        toy = ToyCluster()
+    toy.application.put("a", b"0123456789")
+    process = toy.add("c1", keep=True, automatic=False)
+    toy.attached("c1")
+    toy.run(0.2)
+
+    def refuse() -> dict[Kind, list[dict[str, Any]]]:
+        container = toy.containers["c1"]
+        container.rejected(container.attaching.all[APP, EVERYTHING].feed, "a", 1, "no")
+        return {kind: batch.to_pylist() for kind, batch in arrow.batches(into.taken())}
+
+    found = refuse()
+    sealed_at = datetime.fromtimestamp(SEALED_US / 1e6, UTC)
+    assert [row["sent_at"] for row in found[Kind.APPLY]] == [sealed_at]
+    assert [row["sent_at"] for row in found[Kind.REJECT]] == [sealed_at]
+    process.crash()
+    process.start()
+    toy.attached("c1")
+    toy.run(0.2)
+    found = refuse()  # what an earlier life had
+    assert Kind.APPLY not in found
+    assert [(row["sequence"], row["sent_at"]) for row in found[Kind.REJECT]] == [(1, None)]

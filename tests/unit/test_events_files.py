@@ -44,7 +44,7 @@ class Source:
 
 
 def applied(name: str = "limits") -> Applied:
-    return Applied(Span("shop", name, 1, 2, 2, os.urandom(20), b"b", 1, 10), "n1")
+    return Applied(Span("shop", name, 1, 2, 2, os.urandom(20), b"b", 1, 10, 0), "n1")
 
 
 @pytest.fixture

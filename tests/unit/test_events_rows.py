@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from swell.events import Event, MemberAlive, Started, arrow
@@ -25,6 +25,7 @@ from swell.events.schema import VERSION, Kind
 
 WALL_NS = 1_700_000_000_123_456_789
 MONO_NS = 77_000_001_999
+SEALED_US = 1_700_000_000_000_000
 
 
 def collection() -> Collection:
@@ -88,8 +89,8 @@ def test_a_record_that_lists_stands_for_a_row_each() -> None:
 
 def test_many_lives_share_a_collection_and_a_span() -> None:
     into = collection()
-    span = Span("shop", "limits", 3, 5, 9, b"id", b"base", 2, 40)
-    other = Span("shop", "limits", 6, 6, 10, b"di", b"id", 2, 41)
+    span = Span("shop", "limits", 3, 5, 9, b"id", b"base", 2, 40, SEALED_US)
+    other = Span("shop", "limits", 6, 6, 10, b"di", b"id", 2, 41, SEALED_US + 7)
     recorders = [Recorder(into, Life("run", f"c{n}", n, "s1")) for n in (1, 2)]
     for recorder in recorders:
         take(recorder, LifeBegan("container"), Applied(span, "n1"))
@@ -102,7 +103,9 @@ def test_many_lives_share_a_collection_and_a_span() -> None:
     assert filled(found[0]) == {
         "application": "shop", "name": "limits", "epoch": 2, "first": 3, "sequence": 5, "step": 9,
         "digest": b"id", "base": b"base", "bytes": 40, "peer": "n1",
+        "sent_at": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
     }  # fmt: skip
+    assert found[2]["sent_at"] - found[0]["sent_at"] == timedelta(microseconds=7)
     assert (found[2]["first"], found[2]["sequence"], found[2]["digest"]) == (6, 6, b"di")
 
 
@@ -114,6 +117,7 @@ def test_the_other_kinds_fill_in_what_they_know() -> None:
         Published("shop", ("limits", "pay/x"), None, 3, 99),
         Subscribed("shop", ("",), "c1", 0, 3),
         Rejected("shop", "limits", 4, 7, None, "no"),
+        Rejected("shop", "limits", 5, 8, b"i", "no", SEALED_US),
         Located((1.5, -2.0, 0.25)),
     )
     found = rows(into)
@@ -124,7 +128,9 @@ def test_the_other_kinds_fill_in_what_they_know() -> None:
     }  # fmt: skip
     assert [row["name"] for row in found[Kind.PUBLISH]] == ["limits", "pay/x"]
     assert found[Kind.SUBSCRIBE][0]["name"] == ""
-    assert filled(found[Kind.REJECT][0])["reason"] == "no"
+    unknown, known = found[Kind.REJECT]
+    assert (filled(unknown)["reason"], unknown["sent_at"]) == ("no", None)
+    assert known["sent_at"] == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
     assert found[Kind.COORDINATE][0]["coordinate"] == [1.5, -2.0, 0.25]
 
 

@@ -1,7 +1,7 @@
 """Bursts: consecutive steps of one feed as bytes that are signed once and passed on untouched.
 
     format u8 | application length u16, application | interest 8 | epoch u32
-    | after u64 | upto u64 | complete u64 | body length u32 | body | signature 64
+    | after u64 | upto u64 | complete u64 | sealed u64 | body length u32 | body | signature 64
 
 Ed25519 by the key of the node that is primary, over a prefix that names the cluster and everything
 before the signature. A primary signs what is committed and nothing else. `open_burst` keeps what
@@ -26,7 +26,10 @@ from swell.wire.codec import Message
 from swell.wire.compression import pack, unpack
 from swell.wire.limits import FRAME_BYTES_MAX
 
-FORMAT = 1
+FORMAT = 2
+OTHER_FORMAT = "burst-format"
+"""The reason why a burst cannot be read that is of another format; its signature may hold."""
+
 SIGNATURE_BYTES = 64
 
 OPENED_MAX = 256
@@ -37,7 +40,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _head = Struct(">BH")
-_middle = Struct(">8sIQQQI")
+_middle = Struct(">8sIQQQQI")
 
 
 class Change(Message, frozen=True):
@@ -72,6 +75,8 @@ class Burst(msgspec.Struct, frozen=True):
     complete_at: int
     """Whoever has taken it lacks nothing from this step on: `upto`, unless it is one part of what
     somebody lacks. Then changes up to `upto` may be missing that were followed by others."""
+    sealed_us: int
+    """The primary's wall clock when it was sealed. Nothing is decided by it."""
     steps: tuple[StepChanges, ...]
     size: int
     """Of its body, unpacked."""
@@ -125,7 +130,7 @@ def about_burst(data: bytes) -> About:
     """Of a burst that was opened before."""
     _, length = _head.unpack_from(data)
     at = _head.size + length
-    _, epoch, after, upto, _, _ = _middle.unpack_from(data, at)
+    _, epoch, after, upto, _, _, _ = _middle.unpack_from(data, at)
     return About(data[_head.size : at].decode(), epoch, after, upto)
 
 
@@ -146,6 +151,7 @@ def seal(
     after: int,
     upto: int,
     steps: tuple[StepChanges, ...],
+    sealed_us: int,
     complete_at: int = 0,
 ) -> bytes:
     """The bytes of a burst, signed."""
@@ -155,7 +161,9 @@ def seal(
         (
             _head.pack(FORMAT, len(name)),
             name,
-            _middle.pack(interest, epoch, after, upto, max(upto, complete_at), len(body)),
+            _middle.pack(
+                interest, epoch, after, upto, max(upto, complete_at), sealed_us, len(body)
+            ),
             body,
         )
     )
@@ -196,14 +204,18 @@ def read_burst(data: bytes) -> Burst:
         version, length = _head.unpack_from(unsigned)
         at = _head.size + length
         application = unsigned[_head.size : at].decode()
-        interest, epoch, after, upto, complete_at, size = _middle.unpack_from(unsigned, at)
+        if version != FORMAT:
+            raise WireError(OTHER_FORMAT, f"a burst of format {version}, known is {FORMAT}")
+        middle = _middle.unpack_from(unsigned, at)
+        interest, epoch, after, upto, complete_at, sealed_us, size = middle
         body = unsigned[at + _middle.size :]
-        if version != FORMAT or len(body) != size:
-            raise WireError("bad-burst", f"format {version}, {len(body)} of {size} bytes")
+        if len(body) != size:
+            raise WireError("bad-burst", f"{len(body)} of {size} bytes")
         unpacked = unpack(body, FRAME_BYTES_MAX)
         steps = _decode_steps(unpacked)
     except (ValueError, StructError, msgspec.DecodeError) as error:
         raise WireError("bad-burst", str(error)) from None
     return Burst(
-        burst_id(data), application, interest, epoch, after, upto, complete_at, steps, len(unpacked)
-    )
+        burst_id(data), application, interest, epoch, after, upto, complete_at, sealed_us, steps,
+        len(unpacked),
+    )  # fmt: skip

@@ -209,6 +209,7 @@ class Attaching:
         attachment.number = self._number
         self._by_number[self._number] = attachment
         assert peer.session is not None
+        attachment.receipts.rejections.begin_anew()
         peer.session.send(self._host.subscribe_message(attachment, self._number))
 
     def leave(self, attachment: Attachment) -> None:
@@ -271,8 +272,7 @@ class Attaching:
             attachment.served_at = self._world.now()
             self.renewing.start_over(attachment)
             self._store.counters["attached"] += 1
-        for rejected in attachment.receipts.rejections():
-            self.send(attachment, rejected)
+        self.renewing.tell_rejections(attachment)
         self.renewing.watch_gap(attachment)
         self._host.on_served(attachment)
 

@@ -66,6 +66,7 @@ class Attachment:
     def learn(self, subscribed: Subscribed) -> None:
         """A node serves it."""
         self.learn_secret(subscribed)
+        self.receipts.rejections.secret = subscribed.secret
         self.members = [contact.address for contact in subscribed.members]
         feed = self.feed
         feed.known_step = max(feed.known_step, subscribed.step)

@@ -59,7 +59,6 @@ class Spanned(msgspec.Struct, gc=False):
     name: str
     changes: list[tuple[int, Ready]]
     spans: tuple[Span, ...]
-    epoch: int
 
 
 class ReadyBurst(msgspec.Struct, gc=False):

@@ -41,7 +41,7 @@ class Feed:
     __slots__ = (
         "_bugs", "_counters", "_deleted", "_fetch", "_fetched", "_fetching", "_hold_max",
         "_shadows", "application", "at", "complete_at", "documents", "hear", "held", "interest",
-        "keep", "key", "known_step", "recording", "refusals",
+        "keep", "key", "known_step", "recording", "refusals", "sealed_us",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,8 @@ class Feed:
         of what was missing."""
         self.known_step = 0
         """The last step that is known to exist."""
+        self.sealed_us: int | None = None
+        """When the burst that is applied now, or was last, was sealed, by the primary's clock."""
         self.documents: dict[str, Document] = {}
         """By name; the last deleted ones stay, as what their successors are made from."""
         self.refusals: dict[str, Refusal] = {}
@@ -152,6 +154,7 @@ class Feed:
         made_ready = ready(burst)
         if made_ready.fetches and not self._have_fetched(made_ready.fetches):
             return False
+        self.sealed_us = burst.sealed_us
         if recording is not None:
             recording.begin(self, burst)
         if made_ready.ranges:

@@ -2,9 +2,10 @@
 
 Three marks only grow: what is here (`Feed.at`), what is *durable* (the same without a snapshot),
 and what is *applied*: judged by the application, or at once if nobody is asked. A burst is
-delivered when the durable mark has reached its last step, and applied when the applied mark has and
-the application refused nothing of it. So a burst that comes again gets its receipt again, and one
-whose steps came by another way gets it too: it says what is true.
+delivered when the durable mark has reached its last step, and applied when the applied mark has,
+the application refused nothing of it, and the primary knows of all that it refused before
+(`swell.container.rejections`). So a burst that comes again gets its receipt again, and one whose
+steps came by another way gets it too: it says what is true.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from swell.config.messages import Level, Rejected
 from swell.config.proofs import proof
 from swell.container.documents import Document, Refusal, Update
 from swell.container.feed import Feed
+from swell.container.rejections import REFUSED_MAX, Refused, Rejections
 
 WAITING_MAX = 256
 """Bursts of one feed that have not reached their last level."""
@@ -24,7 +26,6 @@ WAITING_MAX = 256
 UNJUDGED_MAX = 4096
 """Changes that the application has not judged; the oldest are then taken as never judged."""
 
-REFUSED_MAX = 1024
 REASON_LENGTH_MAX = 1024
 
 DELIVERED, APPLIED = int(Level.DELIVERED), int(Level.APPLIED)
@@ -47,30 +48,23 @@ class _Waiting:
 
 
 class _Unjudged(NamedTuple):
-    """`floor`: where the burst begins that brought it."""
+    """`floor`: where the burst begins that brought it. `sealed_us`: when that was sealed; None if
+    an earlier life had it."""
 
     floor: int
     step: int
     name: str
     version: int
     document: Document
-
-
-class _Refused(NamedTuple):
-    """What the application refuses at present. `floor`: up to this step nothing of the name was
-    refused, however many versions were since."""
-
-    version: int
-    floor: int
-    message: Rejected
+    sealed_us: int | None
 
 
 class Receipts:
     """Of one feed. `automatic`: what is here counts as applied."""
 
     __slots__ = (
-        "_accepted", "_counters", "_judged", "_refused", "_rejected", "_unjudged", "_waiting",
-        "applied", "automatic", "durable", "feed",
+        "_accepted", "_counters", "_judged", "_refused", "_unjudged", "_waiting", "applied",
+        "automatic", "durable", "feed", "rejections",
     )  # fmt: skip
 
     def __init__(self, feed: Feed, automatic: bool, counters: Counter[str]) -> None:
@@ -78,8 +72,7 @@ class Receipts:
         self.automatic = automatic
         self.durable = feed.at
         self.applied = feed.at
-        self._rejected: dict[str, _Refused] = {}
-        """By name."""
+        self.rejections = Rejections()
         self._accepted: dict[str, Document] = {}
         """The last version of each name that the application has applied, unless a deletion."""
         self._waiting: deque[_Waiting] = deque()
@@ -92,11 +85,11 @@ class Receipts:
 
     def expect(self, burst: Burst, secret: bytes, target: Target) -> None:
         """Give the receipts for a burst to `target`, now and when more can be said."""
-        level = self._level(burst)
+        level = self._level(burst, secret)
         if level:
             target.settle(level, proof(secret, burst.id, level))
-        if level == APPLIED or (level and burst.upto <= self.applied):
-            return  # all is said; of the second kind something was refused
+        if not self._may_rise(burst, level):
+            return
         self._waiting.append(_Waiting(burst, secret, target, level))
         if len(self._waiting) > WAITING_MAX:
             self._waiting.popleft()
@@ -107,14 +100,27 @@ class Receipts:
         self.durable = max(self.durable, step)
         self._advance()
 
-    def _level(self, burst: Burst) -> int:
-        if burst.upto > min(self.durable, self.feed.at):
+    def _level(self, burst: Burst, secret: bytes) -> int:
+        upto = burst.upto
+        if upto > min(self.durable, self.feed.at):
             return 0
-        if burst.upto > self.applied or any(
-            burst.after < step <= burst.upto for step in self._refused
-        ):
+        if upto > self.applied or self._refuses(burst) or self.rejections.hides_from(secret, upto):
             return DELIVERED
         return APPLIED
+
+    def _refuses(self, burst: Burst) -> bool:
+        return any(burst.after < step <= burst.upto for step in self._refused)
+
+    def _may_rise(self, burst: Burst, level: int) -> bool:
+        """Whether more than this can be said of a burst later on."""
+        if not level or burst.upto > self.applied:
+            return True
+        return level < APPLIED and self.rejections.hides(burst.upto) and not self._refuses(burst)
+
+    def on_heard(self, said: int, step: int) -> None:
+        """The node has so many of the rejections: what was held back for them is said."""
+        if self.rejections.note_heard(said, step):
+            self._advance()
 
     def restored(self) -> None:
         """The feed begins with what an earlier life had. Nobody knows what the application made
@@ -125,14 +131,16 @@ class Receipts:
             self.applied = feed.at
             return
         for one in feed.updates():
-            self._unjudged.append(_Unjudged(0, one.step, one.name, one.version, one.document))
+            about = one.step, one.name, one.version, one.document
+            self._unjudged.append(_Unjudged(0, *about, None))
         for name, refusal in feed.refusals.items():
             self._accepted[name] = refusal.instead
 
     @property
     def claim(self) -> int:
-        """A step up to which everything was applied, and nothing is refused at present."""
-        return min([self.applied, *(one.floor for one in self._rejected.values())])
+        """A step up to which everything was applied, and nothing is refused at present, nor was
+        and has not been said: on the own link it may be told behind what was said."""
+        return int(min(self.applied, self.rejections.floor))
 
     def _advance(self) -> None:
         unjudged = self._unjudged
@@ -142,30 +150,31 @@ class Receipts:
             return
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
-            level = self._level(one.burst)
+            level = self._level(one.burst, one.secret)
             if level > one.told:
                 one.told = level
                 one.target.settle(level, proof(one.secret, one.burst.id, level))
-            if level < APPLIED and one.burst.upto > min(self.applied, self.durable):
+            if self._may_rise(one.burst, level):
                 self._waiting.append(one)
 
     # The application's judgement.
 
     def on_update(self, update: Update) -> None:
         """The application is about to hear of a change and will judge it."""
-        name, version, document = update.name, update.version, update.document
+        name, version, feed = update.name, update.version, self.feed
         if self._last_judged(name) >= version:
             # Created anew, with versions of its own, or gone without one.
-            for known in (self._judged, self._accepted, self._rejected, self.feed.refusals):
+            for known in (self._judged, self._accepted, self.rejections.current, feed.refusals):
                 known.pop(name, None)
-        self._unjudged.append(_Unjudged(self.feed.at, update.step, name, version, document))
+        about = update.step, name, version, update.document
+        self._unjudged.append(_Unjudged(feed.at, *about, feed.sealed_us))
         if len(self._unjudged) > UNJUDGED_MAX:
             self._refuse(self._unjudged.popleft().step)
             self._counters["unjudged"] += 1
 
     def _last_judged(self, name: str) -> int:
         last = self._judged.get(name, 0)
-        for known in (self._accepted, self._rejected, self.feed.refusals):
+        for known in (self._accepted, self.rejections.current, self.feed.refusals):
             one = known.get(name)
             if one is not None and one.version > last:
                 last = one.version
@@ -173,9 +182,10 @@ class Receipts:
 
     def accept(self, name: str, version: int) -> None:
         """The application has applied a version, and with it those before."""
-        refused = self._rejected.get(name)
+        rejected = self.rejections.current
+        refused = rejected.get(name)
         if refused is None or version > refused.version:
-            self._rejected.pop(name, None)
+            rejected.pop(name, None)
             self.feed.refusals.pop(name, None)
             self._note_accepted(name, version)
         self._judge(name, version)
@@ -194,7 +204,7 @@ class Receipts:
         else:
             self._accepted[name] = document
 
-    def reject(self, name: str, version: int, reason: str) -> Rejected | None:
+    def reject(self, name: str, version: int, reason: str) -> Refused | None:
         """The application refuses a version; None if it was judged already."""
         found = (one for one in self._unjudged if (one.name, one.version) == (name, version))
         one = next(found, None)
@@ -204,18 +214,15 @@ class Receipts:
         self._refuse(one.step)
         accepted, said = self._accepted.get(name), reason[:REASON_LENGTH_MAX]
         uses = 0 if accepted is None else accepted.version
-        rejected = Rejected(*self.feed.key, one.step, name, said, uses)
         if accepted is not None:
             self.feed.refusals[name] = Refusal(version, accepted)
-        before = self._rejected.pop(name, None)
-        floor = one.floor if before is None else min(one.floor, before.floor)
-        self._rejected[name] = _Refused(version, floor, rejected)
-        if len(self._rejected) > REFUSED_MAX:
-            oldest = next(iter(self._rejected))
-            del self._rejected[oldest]
-            self.feed.refusals.pop(oldest, None)
+        rejected = Rejected(*self.feed.key, one.step, name, said, uses)
+        refused = Refused(version, one.floor, rejected, one.sealed_us)
+        forgotten = self.rejections.add(refused)
+        if forgotten:
+            self.feed.refusals.pop(forgotten, None)
         self._judge(name, version)
-        return rejected
+        return refused
 
     def _refuse(self, step: int) -> None:
         self._refused[step] = None
@@ -234,7 +241,3 @@ class Receipts:
             names = {one.name for one in unjudged}
             self._judged = {name: last for name, last in judged.items() if name in names}
         self._advance()
-
-    def rejections(self) -> list[Rejected]:
-        """What is refused at present: a new primary has not heard of it."""
-        return [one.message for one in self._rejected.values()]

@@ -64,7 +64,7 @@ class FeedRecording:
             ):
                 found: Sequence[Span] = one.spans
             else:
-                found = own_spans(one, old, new, at)
+                found = own_spans(burst, one, old, new, at)
             if len(self._siblings) > 1:
                 found = self._first_here(feed, found)
             for span in found:
@@ -97,12 +97,11 @@ def _spanned(burst: Burst, made_ready: ReadyBurst) -> tuple[Spanned, ...]:
         for change in several:
             changes.setdefault(change.name, []).append((number, change))
     return tuple(
-        Spanned(name, several, _ranges(burst.application, burst.epoch, several), burst.epoch)
-        for name, several in changes.items()
+        Spanned(name, several, _ranges(burst, several)) for name, several in changes.items()
     )
 
 
-def _ranges(application: str, epoch: int, changes: Iterable[tuple[int, Ready]]) -> tuple[Span, ...]:
+def _ranges(burst: Burst, changes: Iterable[tuple[int, Ready]]) -> tuple[Span, ...]:
     """Changes of one configuration; a range ends where a version is left out."""
     found: list[Span] = []
     first: Ready | None = None
@@ -110,25 +109,26 @@ def _ranges(application: str, epoch: int, changes: Iterable[tuple[int, Ready]]) 
     for number, change in changes:
         if first is None or last is None or change.version != last[1].version + 1:
             if first is not None and last is not None:
-                found.append(_span(application, epoch, first, *last))
+                found.append(_span(burst, first, *last))
             first = change
         last = number, change
     if first is not None and last is not None:
-        found.append(_span(application, epoch, first, *last))
+        found.append(_span(burst, first, *last))
     return tuple(found)
 
 
-def _span(application: str, epoch: int, first: Ready, number: int, last: Ready) -> Span:
+def _span(burst: Burst, first: Ready, number: int, last: Ready) -> Span:
     return Span(
-        application, last.name, first.version, last.version, number, last.id, first.base, epoch,
-        last.change.length,
+        burst.application, last.name, first.version, last.version, number, last.id, first.base,
+        burst.epoch, last.change.length, burst.sealed_us,
     )  # fmt: skip
 
 
-def own_spans(one: Spanned, old: Document | None, new: Document, at: int) -> list[Span]:
+def own_spans(
+    burst: Burst, one: Spanned, old: Document | None, new: Document, at: int
+) -> list[Span]:
     """What has really happened to a configuration that was not at the begin of the burst, or whose
     version is not the burst's."""
-    application = one.spans[-1].application
     applied = [
         (number, change)
         for number, change in one.changes
@@ -136,7 +136,7 @@ def own_spans(one: Spanned, old: Document | None, new: Document, at: int) -> lis
         and change.version <= new.version
         and (old is None or not has(old, number, change))
     ]
-    found = list(_ranges(application, one.epoch, applied))
+    found = list(_ranges(burst, applied))
     if found and found[-1].id != new.id:  # made from another base than the burst says
         last = found.pop()
         base = old.id if old is not None and applied[0][1].kind == DELTA else last.base

@@ -2,6 +2,10 @@
 
 Every `renew_s` a container tells each of its nodes the last step it has applied of every feed, and
 hears the present ones. A node that has not answered when the next renewal is due counts as lost.
+What the application refuses is followed by a renewal at once: its answer proves that the node has
+heard of it (`swell.container.rejections`). One at a time is on its way to a node, so it is known
+which of them is answered.
+
 A gap that stays open for `repair_s` without progress is asked for at the primary; while nothing
 comes it is asked for less and less often, at times of each container's own, so that those who lost
 the same relay, or meet a primary that has much to do, do not all come at once, again and again.
@@ -9,7 +13,7 @@ the same relay, or meet a primary that has much to do, do not all come at once, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from swell.client.session_peers import Peer, Peers
 from swell.client.store_session import StoreSession
@@ -30,6 +34,16 @@ PASS_S = 60
 BACK_OFF_MAX = 8
 """The longest wait between two repairs of a feed, in `repair_s`."""
 
+PROMPT = 0.5
+"""A renewal that is open for less than this part of `renew_s` stands for the one that is due."""
+
+
+class _Asked(NamedTuple):
+    """A renewal without an answer: its feeds, and how many of their rejections were said ahead."""
+
+    at: float
+    feeds: list[tuple[Attachment, int]]
+
 
 class Renewing:
     """For all feeds of one container."""
@@ -49,8 +63,7 @@ class Renewing:
         self._settings = settings
         self._load = load
         self._timer: Timer | None = None
-        self._open: dict[Peer, list[Attachment]] = {}
-        """Who was asked to renew what, and has not answered."""
+        self._open: dict[Peer, _Asked] = {}
         self._peers.sessions.handle(Renewed, self.on_renewed, (LinkKind.CLIENT,))
 
     def begin(self) -> None:
@@ -74,21 +87,51 @@ class Renewing:
         self._timer = None
         if not self._attaching.all:
             return
-        for peer in list(self._open):
+        late_at = self._world.now() - PROMPT * self._settings.renew_s
+        for peer in [peer for peer, asked in self._open.items() if asked.at <= late_at]:
+            del self._open[peer]
             self._store.counters["silent-node"] += 1
             self._peers.give_up(peer, "no answer to a renewal")
         wall_s = self._world.wall_us() // 1_000_000
-        for peer, attachments in list(self._attaching.by_peer.items()):
-            serving = [one for one in attachments if one.serving]
-            if not serving or peer.session is None:
-                continue
-            feeds = tuple((*one.feed.key, one.receipts.claim) for one in serving)
-            if peer.session.send(Renew(feeds, self._load.score())):
-                self._open[peer] = serving
-            for one in serving:
+        for peer in list(self._attaching.by_peer):
+            if peer not in self._open:
+                self._ask(peer)
+            for one in self._served_by(peer):
                 if one.credentials[0].pass_ and one.credentials[0].expires_s - wall_s < PASS_S:
                     self._attaching.ask(one, peer)
         self._renew_later()
+
+    def _served_by(self, peer: Peer) -> list[Attachment]:
+        if peer.session is None:
+            return []
+        return [one for one in self._attaching.by_peer.get(peer, ()) if one.serving]
+
+    def _ask(self, peer: Peer) -> None:
+        """Say what is here."""
+        serving = self._served_by(peer)
+        if not serving or peer.session is None:
+            return
+        for one in serving:
+            self._say_rejections(one)
+        feeds = tuple((*one.feed.key, one.receipts.claim) for one in serving)
+        if peer.session.send(Renew(feeds, self._load.score())):
+            said = [(one, one.receipts.rejections.said) for one in serving]
+            self._open[peer] = _Asked(self._world.now(), said)
+
+    def tell_rejections(self, attachment: Attachment) -> None:
+        """Say what the application refuses, and have it proved that it was heard."""
+        self._say_rejections(attachment)
+        peer = attachment.peer
+        if peer is not None and peer not in self._open and attachment.receipts.rejections.unheard:
+            self._ask(peer)
+
+    def _say_rejections(self, attachment: Attachment) -> None:
+        """What does not fit into the link is said with the next renewal."""
+        rejections = attachment.receipts.rejections
+        for one in rejections.unsaid():
+            if not self._attaching.send(attachment, one.message):
+                return
+            rejections.note_said(one)
 
     def on_renewed(self, session: Session, renewed: Renewed) -> None:
         peer = self._peers.of(session)
@@ -96,16 +139,21 @@ class Renewing:
         if peer is None or asked is None:
             return
         steps = {(application, interest): step for application, interest, step in renewed.feeds}
-        for attachment in asked:
+        for attachment, said in asked.feeds:
             if attachment.peer is not peer or not attachment.serving:
                 continue
             step = steps.get(attachment.feed.key)
             if step is None:
                 self._attaching.leave(attachment)
                 self._attaching.wait(attachment, 0.0)
-            else:
-                attachment.feed.known_step = max(attachment.feed.known_step, step)
-                self.watch_gap(attachment)
+                continue
+            attachment.feed.known_step = max(attachment.feed.known_step, step)
+            self.watch_gap(attachment)
+            attachment.receipts.on_heard(said, step)
+        before = dict(asked.feeds)
+        served = self._served_by(peer)
+        if any(one.receipts.rejections.said_since(before.get(one, 0)) for one in served):
+            self._ask(peer)
 
     # Gaps.
 

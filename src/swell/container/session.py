@@ -12,7 +12,7 @@ from functools import partial
 
 from swell.client.session_pending import Done
 from swell.client.store_session import Notice, StoreSession
-from swell.config.bursts import feed_of
+from swell.config.bursts import OTHER_FORMAT, feed_of
 from swell.config.messages import DELIVER, Complaint, Receipt, Subscribe, read_deliver
 from swell.config.operations import CONFIG_SERVICE
 from swell.container.attaching import Attaching
@@ -187,15 +187,15 @@ class ContainerSession:
         attachment = self.attaching.all.get(feed.key)
         if attachment is None or attachment.receipts.automatic:
             return
-        rejected = attachment.receipts.reject(name, version, reason)
-        if rejected is None:
+        refused = attachment.receipts.reject(name, version, reason)
+        if refused is None:
             return
-        self.attaching.send(attachment, rejected)
+        self.attaching.renewing.tell_rejections(attachment)
         if self.world.recording:
             document = feed.documents.get(name)
             id = document.id if document is not None and document.version == version else None
-            about = feed.application, name, version, rejected.step, id
-            self.world.emit(RejectedRecord(*about, rejected.reason))
+            about = feed.application, name, version, refused.message.step, id
+            self.world.emit(RejectedRecord(*about, refused.message.reason, refused.sealed_us))
         if self.snapshot is not None:
             self.snapshot.keep_refusal(feed, name)
 
@@ -314,7 +314,10 @@ class ContainerSession:
         """Nothing of it is used. Whoever brought it is reported, and its link ended, once it is
         certain that the node that may have signed it is not just about to be known here."""
         self.counters[error.reason] += 1
-        certain = self.world.now() - attachment.served_at > self.settings.receipt_wait_s
+        certain = (
+            error.reason != OTHER_FORMAT  # a node of another version has signed it
+            and self.world.now() - attachment.served_at > self.settings.receipt_wait_s
+        )
         if not relay or not certain or self.siblings is None:
             return
         complaint = Complaint(attachment.feed.application, relay, error.reason)

@@ -113,8 +113,9 @@ class Relayed(Record, frozen=True):
 
 class Span(Record, frozen=True):
     """Versions `first` to `version` of a configuration, one after the other, as one burst has them.
-    `base`: of the first; `bytes`: length of the value after the last. No record of its own: all
-    containers of a process that apply the burst share it."""
+    `base`: of the first; `bytes`: length of the value after the last; `sealed_us`: the primary's
+    clock when it sealed the burst. No record of its own: all containers of a process that apply
+    the burst share it."""
 
     application: str
     name: str
@@ -125,6 +126,7 @@ class Span(Record, frozen=True):
     base: bytes
     epoch: int
     bytes: int
+    sealed_us: int
 
 
 class Applied(Record, frozen=True):
@@ -135,7 +137,8 @@ class Applied(Record, frozen=True):
 
 
 class Rejected(Record, frozen=True):
-    """The application of a container refuses a version."""
+    """The application of a container refuses a version. `sealed_us`: of the burst that brought it;
+    None if an earlier life of the container had it."""
 
     application: str
     name: str
@@ -143,6 +146,7 @@ class Rejected(Record, frozen=True):
     step: int
     id: bytes | None
     reason: str
+    sealed_us: int | None = None
 
 
 class Acknowledged(Record, frozen=True):

@@ -146,9 +146,13 @@ FORMS: dict[type[Event], Form] = {
             "base": "base",
             "epoch": "epoch",
             "bytes": "bytes",
+            "sent_at": "sealed_us",
         },
     ),
-    Rejected: Form(Kind.REJECT, {**_VERSION, "first": "version", "reason": "reason"}),
+    Rejected: Form(
+        Kind.REJECT,
+        {**_VERSION, "first": "version", "sent_at": "sealed_us", "reason": "reason"},
+    ),
     Acknowledged: Form(Kind.ACK, {**_STEPS, "name": "name", "peer": "peers"}, each="peer"),
 }
 """Events that are not here are not written down."""

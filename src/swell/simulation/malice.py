@@ -89,7 +89,7 @@ class Malice:
             for step in burst.steps
         )  # fmt: skip
         about = burst.application, burst.interest, burst.epoch, burst.after, burst.upto
-        return deliver(digest, seal(key, self.cluster, *about, steps), wait_s)
+        return deliver(digest, seal(key, self.cluster, *about, steps, burst.sealed_us), wait_s)
 
 
 class CrookedChildren(Children):

@@ -81,7 +81,7 @@ class Sending:
         d = self._delivery
         epoch = d.slots.epoch(feed.slot)
         about = feed.application, feed.digest, epoch, after, upto
-        data = seal(d.key, d.cluster, *about, steps, complete_at)
+        data = seal(d.key, d.cluster, *about, steps, d.world.wall_us(), complete_at)
         d.counters["config-sealed"] += 1
         return Sealed(burst_id(data), data, after, upto, deliver(b"", data), cut)
 
