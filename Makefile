@@ -53,6 +53,7 @@ simulate: setup ## many seeds of every workload, the planted bugs, 1,386 nodes (
 	$(BIN)/swell simulate --workload growth --seeds 3
 	$(BIN)/swell simulate --workload outage --nodes 20 --seeds 1
 	SWELL_SEEDS=200 SWELL_LARGE=1 $(BIN)/python -m pytest -q tests/simulation
+	SWELL_LARGE=1 $(BIN)/python -m pytest -q -o timeout=600 tests/pipeline
 
 lab: setup ## the experiments: list them, or run one (LAB="thor-topology --quick")
 	$(BIN)/swell lab $(LAB)

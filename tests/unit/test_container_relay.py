@@ -251,6 +251,27 @@ def test_a_child_speaks_for_its_own_list_only() -> None:
     assert node.of(burst)[-1].proof == expected(node, burst, APPLIED, "r", "s", "c1", "c2")
 
 
+def test_a_relay_below_that_is_a_leaf_elsewhere_does_not_answer_for_its_list() -> None:
+    toy = group("r", "s", "c1")
+    node = toy.node()
+    lower, leaf = list_of("c1"), list_of("s")
+    upper = DestinationList((Entry("s", "s", 0, lower.digest()),))
+    node.send("r", node.signed(upper, lower, leaf))
+    toy.simulation.processes["c1"].pause()
+    data = next_burst(toy)
+    burst = node.deliver("r", data, upper.digest())
+    node.deliver("r", data, leaf.digest())
+    toy.run(0.2)
+    (receipt,) = node.of(burst)
+    assert receipt.list == leaf.digest()
+    assert receipt.proof == expected(node, burst, APPLIED, "r", "s")
+    toy.simulation.processes["c1"].resume()
+    toy.run(0.3)
+    whole = node.of(burst)[-1]
+    assert whole.list == upper.digest()
+    assert whole.proof == expected(node, burst, APPLIED, "r", "s", "c1")
+
+
 def dial(toy: ToyCluster, container: str, *frames: object) -> Session:
     """A link to a container from the machine of node 2, with what is sent on it."""
     node = toy.node(2)

@@ -92,6 +92,10 @@ class Branch:
         """0 if it is not on the list."""
         return 0 if self.known is None else self.known.places.get(child.address, 0)
 
+    def is_leaf(self, place: int) -> bool:
+        """Whether somebody is there with nobody behind."""
+        return place > 0 and self.known is not None and not self.known.entries[place - 1].below
+
     def send(self, receipt: Receipt) -> None:
         if self.upstream.open:
             self.upstream.send(receipt)
@@ -309,7 +313,9 @@ class Relay:
     # Receipts.
 
     def on_receipt(self, session: Session, frame: bytes) -> None:
-        """Of a sibling that this relay serves."""
+        """Of a sibling that this relay serves. What it says of itself alone counts where it is a
+        leaf: the place of a relay below stands for all behind it, and a burst may come to it as
+        both."""
         child = self.children.of(session)
         if child is None:
             self._counters["stray-receipt"] += 1
@@ -321,7 +327,7 @@ class Relay:
         found = False
         for branch in self._by_burst.get(receipt.burst, ()):
             aggregate, place = branch.aggregate, branch.place_of(child)
-            if aggregate is not None and place:
+            if aggregate is not None and branch.is_leaf(place):
                 found = True
                 for at, score in receipt.scores:
                     if not at:

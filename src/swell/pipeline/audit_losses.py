@@ -1,0 +1,96 @@
+"""Losses: the times in which a process may have had rows that the log lacks.
+
+A killed process loses what it had not written yet, a full disk costs rows. Row numbers count from
+1 without gaps in each life and a life that ends well ends with its own stop row, so both show. What
+a loss explains is excused: the audit proves, it does not guess.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from swell.events.schema import Kind
+from swell.pipeline.audit_rows import of_kind, subject
+from swell.pipeline.audit_settings import NEVER_US, US_PER_S
+
+LIFE = ("run", "node", "start")
+
+CRASH_TOLERANCE_US = US_PER_S
+"""A crash that was found that long before the last row of the life was none of it."""
+
+
+def losses(rows: DataFrame) -> DataFrame:
+    """(run, node, role, `losses`: array of (from_us, to_us)) of every process that has any."""
+    own_stop = (f.col("kind") == str(Kind.STOP)) & (subject() == f.col("node"))
+    lives = rows.groupBy(*LIFE).agg(
+        f.max("role").alias("role"),
+        f.min("at_us").alias("begin_us"),
+        f.max("at_us").alias("last_us"),
+        f.count("*").alias("rows"),
+        f.max("row").alias("top"),
+        f.max(own_stop).alias("stopped"),
+    )
+    found = _crashes(rows, lives).unionByName(_gaps(rows, lives))
+    window = f.struct("from_us", "to_us")
+    return found.groupBy("run", "node").agg(
+        f.max("role").alias("role"), f.sort_array(f.collect_list(window)).alias("losses")
+    )
+
+
+def _crashes(rows: DataFrame, lives: DataFrame) -> DataFrame:
+    """From the last row of a life without a stop row until somebody noticed."""
+    crashes = of_kind(rows, Kind.CRASH_FOUND).select(
+        "run", subject().alias("node"), f.col("at_us").alias("crash_us")
+    )
+    after = Window.partitionBy("run", "node").orderBy("start")
+    torn = lives.withColumn("next_us", f.lead("begin_us").over(after)).where(~f.col("stopped"))
+    is_its = (f.col("crash_us") >= f.col("last_us") - CRASH_TOLERANCE_US) & (
+        f.col("next_us").isNull() | (f.col("crash_us") <= f.col("next_us"))
+    )
+    return (
+        torn.join(crashes, ["run", "node"], "left")
+        .groupBy(*LIFE, "role", "last_us", "next_us")
+        .agg(f.min(f.when(is_its, f.col("crash_us"))).alias("crash_us"))
+        .withColumn("noticed_us", f.least("crash_us", "next_us"))
+        .where(f.col("noticed_us").isNotNull())
+        .select(
+            "run",
+            "node",
+            "role",
+            f.col("last_us").alias("from_us"),
+            f.greatest("last_us", "noticed_us").alias("to_us"),
+        )
+    )
+
+
+def _gaps(rows: DataFrame, lives: DataFrame) -> DataFrame:
+    """Between the rows around missing row numbers; only lives with too few rows are looked at."""
+    with_gaps = lives.where(f.col("rows") < f.col("top")).select(*LIFE)
+    in_life = Window.partitionBy(*LIFE).orderBy("row")
+    before = (f.lag("row", 1, 0).over(in_life), f.lag("at_us", 1, -NEVER_US).over(in_life))
+    return (
+        rows.select(*LIFE, "role", "row", "at_us")
+        .join(with_gaps, list(LIFE), "left_semi")
+        .withColumns({"row_before": before[0], "from_us": before[1]})
+        .where(f.col("row") > f.col("row_before") + 1)
+        .select("run", "node", "role", "from_us", f.col("at_us").alias("to_us"))
+    )
+
+
+def of_nodes(lost: DataFrame) -> DataFrame:
+    """(run, `losses`): of all nodes of a run together."""
+    return (
+        lost.where(f.col("role") == "node")
+        .groupBy("run")
+        .agg(f.flatten(f.collect_list("losses")).alias("losses"))
+    )
+
+
+def touched(from_us: Column, to_us: Column) -> Column:
+    """Whether one of a row's `losses`, if it has any, touches this time."""
+
+    def touches(loss: Column) -> Column:
+        return (loss["from_us"] <= to_us) & (loss["to_us"] >= from_us)
+
+    return f.coalesce(f.exists("losses", touches), f.lit(False))

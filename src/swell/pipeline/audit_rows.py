@@ -1,0 +1,64 @@
+"""The rows of a log in the forms that the rules of the audit use.
+
+Clocks become microseconds as whole numbers: ANSI arithmetic on them is exact and does not overflow
+in differences. Windows are ordered by `IN_PROCESS` inside one process and by `ACROSS` otherwise:
+both are total, so that every engine and every partitioning gives the same answer.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from swell.events.schema import Kind
+from swell.pipeline.audit_settings import AuditSettings
+
+IN_PROCESS = ("start", "row")
+ACROSS = ("at_us", "node", "start", "row")
+CONFIGURATION = ("run", "application", "name")
+
+
+def timed(events: DataFrame) -> DataFrame:
+    """With the wall clocks in microseconds, and `first` in every row that has a `sequence`."""
+    return events.withColumns(
+        {
+            "at_us": f.unix_micros("at"),
+            "sent_us": f.unix_micros("sent_at"),
+            "first": f.coalesce("first", "sequence"),
+        }
+    )
+
+
+def of_kind(rows: DataFrame, *kinds: Kind) -> DataFrame:
+    return rows.where(f.col("kind").isin(*(str(kind) for kind in kinds)))
+
+
+def of_configurations(rows: DataFrame, *kinds: Kind) -> DataFrame:
+    return of_kind(rows, *kinds).where(f.col("application").isNotNull())
+
+
+def of_boards(rows: DataFrame, *kinds: Kind) -> DataFrame:
+    return of_kind(rows, *kinds).where(f.col("application").isNull())
+
+
+def subject() -> Column:
+    """Whom a start, stop or crash-found row is about."""
+    return f.coalesce("peer", "node")
+
+
+def stored(rows: DataFrame) -> DataFrame:
+    """One row per version: its first store row, and the set of its `digests`."""
+    taken = ("at_us", "node", "start", "row", "mono_us", "epoch", "step", "base")
+    return (
+        of_configurations(rows, Kind.STORE)
+        .groupBy(*CONFIGURATION, f.col("sequence").alias("version"))
+        .agg(f.min(f.struct(*taken)).alias("one"), f.collect_set("digest").alias("digests"))
+        .select(*CONFIGURATION, "version", "one.*", "digests")
+    )
+
+
+def log_ends(rows: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Up to when each run is judged: `end_us`."""
+    of_nodes = f.max(f.when(f.col("role") == "node", f.col("at_us")))
+    end = f.coalesce(of_nodes, f.max("at_us")) - settings.tail_us
+    return rows.groupBy("run").agg(end.alias("log_end_us"))

@@ -1,0 +1,194 @@
+"""Per topic, who uses it from where and how much: EPU-2 over a log of events (ePulsar 3.2).
+
+From `coordinate` rows comes the last place of every node and client, from `traffic` rows the last
+rate of every flow: of a producer into a topic (`source` is the client) or to a consumer (`peer`
+is the client), as the topic's home (`node`) saw it. A flow that was not reported for `window_s`
+has ended. All quantities are whole numbers until the last division, and every choice has a total
+order behind it: the same log gives the same table, bit by bit, on any number of cores, and the
+same as `swell.placement.monitoring` computes inside a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from swell.events.schema import Kind
+from swell.placement.monitoring import MILLI
+from swell.placement.space import US_PER_MS
+
+WINDOW_S = 60.0
+PRODUCER, CONSUMER = "producer", "consumer"
+MESSAGES = "msgs"
+"""`reason` of the traffic rows that count messages; others count bytes."""
+
+
+def whole(value: Column, parts: int) -> Column:
+    """In whole parts of the unit, rounded half up."""
+    return f.floor(value * f.lit(float(parts)) + f.lit(0.5)).cast("long")
+
+
+def places(events: DataFrame, dimensions: int) -> DataFrame:
+    """node, place: the last coordinate of every process in µs, the vector and then the height.
+    Coordinates of another number of dimensions are none."""
+    order = f.struct("at", "start", "row")
+    return (
+        events.where((f.col("kind") == Kind.COORDINATE) & (f.size("coordinate") == dimensions + 1))
+        .groupBy("node")
+        .agg(f.max_by("coordinate", order).alias("last"))
+        .select(
+            "node",
+            f.array(*(whole(f.col("last")[i], US_PER_MS) for i in range(dimensions + 1))).alias(
+                "place"
+            ),
+        )
+    )
+
+
+def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+    """topic, side, client, home, rate_milli: what is reported now, client by client."""
+    rows = events.where(
+        (f.col("kind") == Kind.TRAFFIC)
+        & (f.col("reason") == MESSAGES)
+        & f.col("name").isNotNull()
+        & f.coalesce("source", "peer").isNotNull()
+    )
+    end = rows.agg(f.max("at").alias("last_at"))
+    window = f.make_dt_interval(secs=f.lit(window_s))
+    recent = rows.join(f.broadcast(end)).where(f.col("at") >= f.col("last_at") - window)
+    order = f.struct("at", "node", "start", "row")
+    side = f.when(f.col("source").isNotNull(), PRODUCER).otherwise(CONSUMER)
+    return (
+        recent.groupBy(
+            f.col("name").alias("topic"),
+            side.alias("side"),
+            f.coalesce("source", "peer").alias("client"),
+        )
+        .agg(
+            f.max_by(f.struct("node", "rate"), order).alias("last"),
+            f.max(order).alias("seen"),
+        )
+        .select(
+            "topic",
+            "side",
+            "client",
+            f.col("last.node").alias("home"),
+            whole(f.coalesce("last.rate", f.lit(0.0)), MILLI).alias("rate_milli"),
+            "seen",
+        )
+    )
+
+
+def parts(place: str, dimensions: int) -> list[Column]:
+    """The numbers of a place, the height last."""
+    return [f.col(place)[i].cast("double") for i in range(dimensions + 1)]
+
+
+def length(a: Sequence[Column], b: Sequence[Column]) -> Column:
+    """Between two vectors; term by term as `swell.placement.space` adds them up."""
+    squares = [(x - y) * (x - y) for x, y in zip(a[:-1], b[:-1], strict=True)]
+    return f.sqrt(reduce(add, squares))
+
+
+def distance(a: Sequence[Column], b: Sequence[Column]) -> Column:
+    return length(a, b) + (a[-1] + b[-1])
+
+
+def deviation(place: Sequence[Column], centre: Sequence[Column]) -> Column:
+    return length(place, centre) + (place[-1] - centre[-1])
+
+
+def topics(flows: DataFrame, places: DataFrame, dimensions: int) -> DataFrame:
+    """One row per topic: home, clients, centroids, W(t), E(t) and rates.
+
+    A client without a coordinate counts in rates and in `unplaced`, not in latencies.
+    """
+    located = flows.join(places.withColumnRenamed("node", "client"), "client", "left")
+    totals = _totals(located, dimensions)
+    homes = places.select(f.col("node").alias("home"), f.col("place").alias("home_place"))
+    centred = totals.join(f.broadcast(homes), "home", "left")
+    worst = _worst(located.where(f.col("place").isNotNull()), centred, dimensions)
+    return (
+        centred.join(worst, "topic", "left")
+        .withColumn("deviation_us", f.coalesce("deviation_us", f.lit(0.0)))
+        .drop("home_place")
+    )
+
+
+def _totals(located: DataFrame, dimensions: int) -> DataFrame:
+    aggregates = [
+        f.max_by("home", "seen").alias("home"),
+        f.sum(f.when(f.col("place").isNull(), 1).otherwise(0)).alias("unplaced"),
+    ]
+    centroids = []
+    for side in (PRODUCER, CONSUMER):
+        own = f.col("side") == side
+        aggregates += [
+            f.count_if(own).alias(f"{side}s"),
+            f.count(f.when(own, f.col("place"))).alias(f"{side}_places"),
+            f.coalesce(f.sum(f.when(own, f.col("rate_milli"))), f.lit(0)).alias(f"{side}_milli"),
+            *(
+                f.sum(f.when(own, f.col("place")[i])).alias(f"{side}_{i}")
+                for i in range(dimensions + 1)
+            ),
+        ]
+        count = f.col(f"{side}_places")
+        means = [
+            f.col(f"{side}_{i}").cast("double") / count.cast("double")
+            for i in range(dimensions + 1)
+        ]
+        centroids.append(f.when(count > 0, f.array(*means)).alias(f"{side}_centroid"))
+    return (
+        located.groupBy("topic")
+        .agg(*aggregates)
+        .select(
+            "topic",
+            "home",
+            "producers",
+            "consumers",
+            "unplaced",
+            *centroids,
+            f.col("producer_milli").alias("rate_in_milli"),
+            f.col("consumer_milli").alias("rate_out_milli"),
+        )
+    )
+
+
+def _worst(located: DataFrame, centred: DataFrame, dimensions: int) -> DataFrame:
+    """topic, deviation_us, worst_us: the farthest clients of each side."""
+    joined = located.select("topic", "side", "place").join(
+        centred.select("topic", "home_place", "producer_centroid", "consumer_centroid"), "topic"
+    )
+    place, home = parts("place", dimensions), parts("home_place", dimensions)
+    farthest = []
+    for side in (PRODUCER, CONSUMER):
+        own = f.col("side") == side
+        from_centre = deviation(place, parts(f"{side}_centroid", dimensions))
+        farthest += [
+            f.max(f.when(own, from_centre)).alias(f"{side}_deviation"),
+            f.max(f.when(own, distance(place, home))).alias(f"{side}_way"),
+        ]
+    none = f.lit(0.0)
+    spread = [f.coalesce(f"{side}_deviation", none) for side in (PRODUCER, CONSUMER)]
+    return (
+        joined.groupBy("topic")
+        .agg(*farthest)
+        .select(
+            "topic",
+            (spread[0] + spread[1]).alias("deviation_us"),
+            (f.col("producer_way") + f.col("consumer_way")).alias("worst_us"),
+        )
+    )
+
+
+def nodes(topics: DataFrame) -> DataFrame:
+    """home, topics, rate_in_milli, rate_out_milli: what every node carries."""
+    return topics.groupBy("home").agg(
+        f.count("*").alias("topics"),
+        f.sum("rate_in_milli").alias("rate_in_milli"),
+        f.sum("rate_out_milli").alias("rate_out_milli"),
+    )

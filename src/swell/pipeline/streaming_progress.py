@@ -1,0 +1,126 @@
+"""What a stream remembers of one container: how far it got with a configuration, and its losses.
+
+Both are bounded: progress by the horizon of the audit, ranges and losses by number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from swell.pipeline.audit_losses import CRASH_TOLERANCE_US
+from swell.pipeline.audit_settings import NEVER_US
+from swell.pipeline.verdicts import Verdict
+
+RANGES_MAX = 64
+"""Of versions applied in one life with gaps between them; the lowest are forgotten."""
+
+LOSSES_MAX = 16
+"""Of one container; the earliest are forgotten."""
+
+
+class Taken(NamedTuple):
+    """An apply or reject row: versions `first` to `last`."""
+
+    at_us: int
+    mono_us: int
+    start: int
+    row: int
+    first: int
+    last: int
+
+
+class Progress(msgspec.Struct, array_like=True):
+    """Of one container and one configuration."""
+
+    reached: int = 0
+    steps: list[Taken] = []
+    """The rows that took it further, oldest first."""
+    start: int = 0
+    """The life that `ranges` are of."""
+    ranges: list[tuple[int, int]] = []
+    """Versions applied in this life, in order and apart from each other."""
+    applied_before: int = 0
+    """The highest version applied in earlier lives."""
+
+    def reach(self, taken: Taken) -> None:
+        if taken.last > self.reached:
+            self.reached = taken.last
+            self.steps = [*self.steps, taken]
+
+    def apply(self, taken: Taken) -> Verdict | None:
+        """Take a row; what is wrong with its place among the others, if anything is."""
+        self.reach(taken)
+        if taken.start != self.start:
+            top = self.ranges[-1][1] if self.ranges else 0
+            self.applied_before = max(self.applied_before, top)
+            self.start, self.ranges = taken.start, []
+        top = self.ranges[-1][1] if self.ranges else 0
+        verdict = None
+        if taken.first <= top:
+            overlaps = any(a <= taken.last and b >= taken.first for a, b in self.ranges)
+            verdict = Verdict.DUPLICATE if overlaps else Verdict.OUT_OF_ORDER
+        elif taken.last < self.applied_before:
+            verdict = Verdict.WENT_BACK
+        self.ranges = merged(self.ranges, taken.first, taken.last)[-RANGES_MAX:]
+        return verdict
+
+    def satisfying(self, version: int) -> Taken | None:
+        return next((one for one in self.steps if one.last >= version), None)
+
+    def forget(self, upto_us: int) -> None:
+        """Rows that satisfy nothing that is still to be judged, save the last one."""
+        while len(self.steps) > 1 and self.steps[0].at_us < upto_us:
+            self.steps = self.steps[1:]
+
+
+def merged(ranges: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """Ranges with one more, joined where they touch or overlap."""
+    apart: list[tuple[int, int]] = []
+    for low, high in ranges:
+        if high + 1 < first or low > last + 1:
+            apart.append((low, high))
+        else:
+            first, last = min(low, first), max(high, last)
+    return sorted([*apart, (first, last)])
+
+
+class ContainerLife(msgspec.Struct, array_like=True):
+    """The present life of a container, and in which times rows of it may be lost."""
+
+    start: int = 0
+    row: int = 0
+    last_us: int = 0
+    stopped: bool = False
+    crash_us: int | None = None
+    losses: list[tuple[int, int]] = []
+
+    def saw(self, start: int, row: int, at_us: int, stops: bool) -> None:
+        """A row of it, in order."""
+        if start > self.start:
+            if self.start and not self.stopped:
+                self._lose(self.last_us, min(at_us, self.crash_us or at_us))
+            self.start, self.row, self.stopped, self.crash_us = start, 0, False, None
+            self.last_us = -NEVER_US
+        if row > self.row + 1:
+            self._lose(self.last_us, at_us)
+        self.row = max(self.row, row)
+        self.last_us = max(self.last_us, at_us)
+        self.stopped = self.stopped or stops
+
+    def crashed(self, at_us: int) -> None:
+        """Somebody found it dead."""
+        lives = self.start > 0 and not self.stopped and self.crash_us is None
+        if lives and at_us >= self.last_us - CRASH_TOLERANCE_US:
+            self.crash_us = at_us
+
+    def lost(self, from_us: int, to_us: int) -> bool:
+        """Whether rows of that time may be lost."""
+        windows = list(self.losses)
+        if self.crash_us is not None and not self.stopped:
+            windows.append((self.last_us, max(self.last_us, self.crash_us)))
+        return any(a <= to_us and b >= from_us for a, b in windows)
+
+    def _lose(self, from_us: int, to_us: int) -> None:
+        self.losses = [*self.losses, (from_us, max(from_us, to_us))][-LOSSES_MAX:]

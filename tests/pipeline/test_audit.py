@@ -1,0 +1,108 @@
+"""The audit against an oracle in plain Python on 200 generated logs, all in one frame (PIP-3)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from swell.pipeline import audit, logs
+from swell.pipeline.audit_settings import AuditSettings
+from swell.pipeline.verdicts import Verdict
+from tests.pipeline.generated_logs import GeneratedLog, frame_of, make
+from tests.pipeline.oracle import Finding, Oracle, Rules
+
+LOGS = 200
+SOUND = 20
+"""Of these logs no faults are planted into so many."""
+
+Found = Counter[tuple[str, Finding]]
+
+
+@pytest.fixture(scope="module")
+def generated() -> list[GeneratedLog]:
+    return [make(f"run-{seed}", seed, 0 if seed < SOUND else 1 + seed % 6) for seed in range(LOGS)]
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession, generated: list[GeneratedLog]) -> DataFrame:
+    return frame_of(spark, generated).persist()
+
+
+def found_by_oracle(generated: list[GeneratedLog], rules: Rules) -> Found:
+    return Counter(
+        (log.run, finding) for log in generated for finding in Oracle(log.rows, rules).judge()
+    )
+
+
+def findings(evidence: DataFrame) -> Found:
+    return Counter(
+        (
+            row["run"],
+            Finding(
+                row["verdict"],
+                row["application"],
+                row["name"],
+                row["who"],
+                row["first"],
+                row["last"],
+                row["node"],
+                row["start"],
+                row["row"],
+                row["excuse"] is not None,
+            ),
+        )
+        for row in evidence.toLocalIterator()
+    )
+
+
+def difference(ours: Found, oracles: Found) -> str:
+    lines = [f"only the audit: {one}" for one in sorted(map(str, ours - oracles))]
+    lines += [f"only the oracle: {one}" for one in sorted(map(str, oracles - ours))]
+    return "\n".join(lines[:20])
+
+
+def test_verdicts_are_those_of_the_oracle(
+    spark: SparkSession, generated: list[GeneratedLog], frame: DataFrame
+) -> None:
+    result = audit.run(spark, frame, AuditSettings())
+    ours, oracles = findings(result.evidence), found_by_oracle(generated, Rules())
+    assert not difference(ours, oracles), difference(ours, oracles)
+    kinds = {finding.verdict for _, finding in ours if not finding.excused}
+    assert kinds == set(map(str, Verdict)), "every kind of fault was planted and found"
+    assert {f.verdict for _, f in ours if f.excused} >= {"missing", "unknown", "version-gap"}
+    sound = {f"run-{seed}" for seed in range(SOUND)}
+    assert not [one for one in ours if one[0] in sound], "sound runs are clean"
+    violations = sum(count for (_, finding), count in ours.items() if not finding.excused)
+    assert sum(row.violations for row in result.summary) == violations
+    assert result.counts.expected > result.counts.delivered > 900
+    assert result.counts.skipped > 0
+    assert result.exit_code == 1
+
+
+@pytest.mark.skipif("SWELL_LARGE" not in os.environ, reason="a minute long: make simulate")
+def test_other_settings_are_those_of_the_oracle(
+    spark: SparkSession, generated: list[GeneratedLog], frame: DataFrame
+) -> None:
+    settings = AuditSettings(
+        sla_s=0.5, horizon_s=5.0, settle_s=2.0, tail_s=8.0, clock_bound_s=0.2, complete=False
+    )
+    rules = Rules(
+        sla_us=500_000,
+        horizon_us=5_000_000,
+        settle_us=2_000_000,
+        tail_us=8_000_000,
+        clock_bound_us=200_000,
+        complete=False,
+    )
+    result = audit.run(spark, frame, settings)
+    ours, oracles = findings(result.evidence), found_by_oracle(generated, rules)
+    assert not difference(ours, oracles), difference(ours, oracles)
+
+
+def test_an_empty_log_is_clean_and_counts_nothing(spark: SparkSession) -> None:
+    result = audit.run(spark, logs.empty(spark), AuditSettings())
+    assert result.clean
+    assert result.counts.expected == 0

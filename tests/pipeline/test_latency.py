@@ -1,0 +1,86 @@
+"""Latency: percentiles that plain Python gives too, per group and window (PIP-4)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from swell.pipeline import latency
+from swell.pipeline.latency import Since
+from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, frame_of
+
+WINDOW_US = 60 * S
+
+
+def applied(seed: int, skew_us: int = 0, sent: bool = True) -> GeneratedLog:
+    """Containers on other machines than their primary, a store every second."""
+    rng = np.random.default_rng(seed)
+    log = GeneratedLog(f"run-{seed}", seed)
+    log.begin("n0", "node", BEGIN_US)
+    for number in range(3):
+        log.begin(f"c{number}", "container", BEGIN_US, skew_us, machine=number + 1)
+    for version in range(1, 200):
+        t = BEGIN_US + version * S
+        common = {"application": f"app{version % 2}", "name": "x", "epoch": 1}
+        common |= {"sequence": version, "digest": digest_of(version)}
+        log.emit("store", "n0", t, **common)
+        for number in range(3):
+            took_us = 1 if version < 4 else int(rng.lognormal(11, 1.5))
+            fields = {"sent_at": t, "sent_mono_us": t - log.boots_us["n0"]} if sent else {}
+            place = {"site": f"site{number % 2}"}
+            log.emit("apply", f"c{number}", t + took_us, **common, **fields, **place)
+    log.number()
+    return log
+
+
+def rounded_up_us(value: int) -> int:
+    step = 2 ** max(math.floor(math.log2(value)) - 7, 0)
+    return -(-value // step) * step
+
+
+def percentiles(values: Iterable[int]) -> tuple[float, ...]:
+    order = sorted(values)
+    ranks = [math.ceil(len(order) * percent / 100) - 1 for percent in (50, 90, 99)]
+    steps = [min(rounded_up_us(order[rank]), order[-1]) for rank in ranks]
+    late = sum(value > 3 * S for value in order)
+    return (len(order), *(step / 1000 for step in steps), order[-1] / 1000, late)
+
+
+def test_groups_and_windows_are_those_of_plain_python(spark: SparkSession) -> None:
+    log = applied(1)
+    expected: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for row in log.of("apply"):
+        key = (row["application"], row["site"], row["name"], row["at"] // WINDOW_US)
+        expected[key].append(row["at"] - row["sent_at"])
+    table = latency.table(frame_of(spark, [log]), window_s=60).collect()
+    ours = {
+        (*row[1:4], round(row["window"].timestamp() * S) // WINDOW_US): tuple(row[5:])
+        for row in table
+    }
+    assert ours == {key: percentiles(values) for key, values in expected.items()}
+    assert len(ours) > 10
+    assert sum(row["late"] for row in table) > 0
+
+
+@pytest.mark.parametrize("skew_us", [-400 * S, 400 * S])
+def test_clocks_that_are_off_by_minutes_do_not_show(spark: SparkSession, skew_us: int) -> None:
+    right = latency.table(frame_of(spark, [applied(1)]), None, by=("application",)).collect()
+    moved = latency.table(frame_of(spark, [applied(1, skew_us)]), None, by=("application",))
+    for one, other in zip(sorted(right), sorted(moved.collect()), strict=True):
+        assert one[:3] == other[:3]
+        # The fastest delivery, of 1 µs, counts as instantaneous.
+        assert [value for value in other[3:]] == pytest.approx(list(one[3:]), abs=0.002, rel=0.01)
+
+
+def test_since_the_store_counts_updates_only(spark: SparkSession) -> None:
+    """The first row of a name in a life is what the container had missed."""
+    log = applied(2, sent=False)
+    assert latency.table(frame_of(spark, [log])).count() == 0
+    table = latency.table(frame_of(spark, [log]), None, by=("application",), since=Since.STORED)
+    counts = {row["application"]: row["count"] for row in table.collect()}
+    assert counts == {"app0": (99 - 1) * 3, "app1": (100 - 1) * 3}

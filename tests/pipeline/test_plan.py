@@ -1,0 +1,130 @@
+"""PIP-5: the plan in Spark gives the moves of the planner inside a node, from a log of events."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from swell.pipeline import monitor
+from swell.pipeline.plan import plan, with_limits
+from swell.pipeline.schema import EVENTS
+from swell.placement import planning
+from swell.placement.monitoring import NodeReport, TopicReport, report
+from swell.placement.planning import PlanSettings
+from swell.placement.space import Place, place_of
+from tests.pipeline.toy_logs import row, write_file
+
+DIMENSIONS = 2
+LIMITS_US = {"t3": 5_000, "t4": 500_000}
+
+
+class World:
+    """A random state, as rows of a log and as what the nodes know."""
+
+    def __init__(self, seed: int, log: Path) -> None:
+        self.rng = rng = Random(seed)
+        self.rows: dict[str, list[dict[str, Any]]] = {"coordinate": [], "traffic": []}
+        self.number = 0
+        self.nodes = [
+            NodeReport(f"n{i}", self.place(f"n{i}"), rng.choice([0.0, 0.5, 0.95])) for i in range(6)
+        ]
+        homes = [*self.nodes, NodeReport("gone", place_of([0.0] * 3))]
+        self.reports: list[TopicReport] = []
+        for number in range(60):
+            self.reports.append(self.topic(f"t{number}", rng.choice(homes)))
+        for kind, rows in self.rows.items():
+            write_file(log, kind, "n0-1-1", rows)
+
+    def add(self, kind: str, node: str, **fields: Any) -> None:
+        self.number += 1
+        self.rows[kind].append(row(self.number, node, **fields) | {"at": row(1)["at"]})
+
+    def place(self, who: str) -> Place:
+        """On a coarse grid: many clients are equally far from many nodes."""
+        places = [[self.rng.randint(0, 4) * 10.0 for _ in range(2)] + [0.5] for _ in range(2)]
+        for coordinate in places:  # the last one counts
+            self.add("coordinate", who, coordinate=coordinate)
+        return place_of(places[-1])
+
+    def topic(self, name: str, home: NodeReport) -> TopicReport:
+        rng = self.rng
+        sides: list[list[Place]] = [[], []]
+        out_milli = 0
+        for side, column in enumerate(("source", "peer")):
+            for number in range(rng.randint(0, 4)):
+                client = f"{name}-{column}{number}"
+                rate = rng.choice([1.0, 2.5, 40.0])
+                out_milli += round(rate * 1000) if column == "peer" else 0
+                for old in (999.0, rate):
+                    fields = {"name": name, column: client, "rate": old, "reason": "msgs"}
+                    self.add("traffic", home.node, **fields)
+                self.add("traffic", home.node, **fields | {"rate": 7.0, "reason": "bytes"})
+                if rng.random() < 0.9:
+                    sides[side].append(self.place(client))
+        found = report(name, home, *sides, out_milli, LIMITS_US.get(name, 30_000))
+        return found._replace(worst_us=None) if home.node == "gone" else found
+
+
+def frames(spark: SparkSession, log: Path) -> DataFrame:
+    events = spark.read.format("swell").load(str(log))
+    assert events.schema == EVENTS
+    places = monitor.places(events, DIMENSIONS)
+    topics = monitor.topics(monitor.flows(events), places, DIMENSIONS).persist()
+    limits = spark.createDataFrame(list(LIMITS_US.items()), "topic string, limit_us long")
+    return with_limits(topics, 30_000, limits)
+
+
+@pytest.mark.parametrize("seed", range(4 if "SWELL_LARGE" in os.environ else 1))
+def test_pip5_spark_and_node_agree_on_reports_and_moves(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    world = World(seed, tmp_path)
+    topics = frames(spark, tmp_path)
+    used = [one for one in world.reports if one.producers or one.consumers or one.rate_out_milli]
+    found = {r["topic"]: r for r in topics.collect()}
+    for expected in used:
+        got = found[expected.topic]
+        assert got["home"] == expected.home
+        assert got["worst_us"] == expected.worst_us
+        assert got["deviation_us"] == expected.deviation_us
+        assert got["rate_out_milli"] == expected.rate_out_milli
+        for side, centre in (("producer", expected.producers), ("consumer", expected.consumers)):
+            flat = None if centre is None else [*centre.vector_us, centre.height_us]
+            assert got[f"{side}_centroid"] == flat
+    settings = PlanSettings(rate_out_max=500.0)
+    known = [one for one in world.reports if one.topic in found]
+    moves = plan(topics, world.nodes, settings)
+    assert moves == planning.plan(known, world.nodes, settings)
+    assert len(moves) > 5, "or nothing was shown"
+    assert {move.source for move in moves} & {"gone"}
+
+
+def test_pip5_a_flow_that_is_no_longer_reported_has_ended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        row(1, name="t", peer="old", rate=1.0, reason="msgs"),
+        row(100, name="t", peer="new", rate=2.0, reason="msgs"),
+        row(101, name="t", source="p", rate=3.0, reason="msgs"),
+    ]
+    write_file(tmp_path, "traffic", "n1-1-1", rows)
+    events = spark.read.format("swell").load(str(tmp_path))
+    found = monitor.flows(events, window_s=60.0).orderBy("client").collect()
+    assert [(r.client, r.side, r.rate_milli) for r in found] == [
+        ("new", "consumer", 2000),
+        ("p", "producer", 3000),
+    ]
+    assert monitor.flows(events, window_s=100.0).count() == 3
+
+
+def test_pip5_coordinates_of_another_space_are_none(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [row(1, "a", coordinate=[1.0, 2.0, 3.0]), row(2, "a", coordinate=[1.0])]
+    write_file(tmp_path, "coordinate", "a-1-1", rows)
+    places = monitor.places(spark.read.format("swell").load(str(tmp_path)), 2)
+    assert [r.place for r in places.where(f.col("node") == "a").collect()] == [[1000, 2000, 3000]]

@@ -1,0 +1,112 @@
+"""The audit of a stream in Spark: the verdicts of the batch, also after a restart in the middle."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from swell.errors import ConfigurationError
+from swell.pipeline import audit, streaming
+from swell.pipeline.audit_settings import AuditSettings
+from swell.pipeline.schema import EVENTS
+from swell.pipeline.session import ROCKSDB
+from tests.pipeline.generated_logs import GeneratedLog, S, frame_of, make
+from tests.pipeline.oracle import Finding
+from tests.pipeline.test_streaming_auditor import JUDGED, comparable
+
+SETTINGS = AuditSettings(horizon_s=30.0)
+PARTS = 4
+
+
+@pytest.fixture
+def rocksdb(spark: SparkSession) -> Iterator[None]:
+    before = {key: spark.conf.get(key) for key in ROCKSDB}
+    for key, value in ROCKSDB.items():
+        spark.conf.set(key, value)
+    yield
+    for key, held in before.items():
+        spark.conf.set(key, held)
+
+
+def log_of_many() -> GeneratedLog:
+    """Several runs, one after the other on one clock, and a last row that lets all be judged."""
+    whole = make("run-0", 0, 0, skews=False)
+    for seed in range(1, 12):
+        whole.rows += make(f"run-{seed}", seed, 6, skews=False).rows
+    end_us = max(row["at"] for row in whole.rows) + 1000 * S
+    for run in sorted({row["run"] for row in whole.rows}):
+        last = next(row for row in whole.rows if row["run"] == run and row["role"] == "node")
+        node = {"node": "last", "row": 1, "kind": "stop", "peer": "nobody"}
+        whole.rows.append({**last, **node, "at": end_us, "mono_us": 0})
+    return whole
+
+
+def findings(evidence: DataFrame) -> dict[str, Counter[Finding]]:
+    by_run: dict[str, list[Finding]] = {}
+    for row in evidence.collect():
+        place = (row["node"], row["start"], row["row"], row["excuse"] is not None)
+        about = tuple(row[name] for name in ("application", "name", "who", "first", "last"))
+        by_run.setdefault(row["run"], []).append(Finding(row["verdict"], *about, *place))
+    compared = {run: comparable(found) for run, found in by_run.items()}
+    return {run: found for run, found in compared.items() if found}
+
+
+def run_available(spark: SparkSession, source: Path, work: Path) -> None:
+    """One life of the query: it takes what there is and ends."""
+    events = spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 2).parquet(str(source))
+    query = (
+        streaming.evidence(events, SETTINGS, delay_s=20.0, buckets=2)
+        .writeStream.option("checkpointLocation", str(work / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(work / "found"), format="parquet")
+    )
+    query.awaitTermination()
+
+
+def test_a_stream_that_restarts_gives_the_verdicts_of_the_batch(
+    spark: SparkSession, rocksdb: None, tmp_path: Path
+) -> None:
+    log = log_of_many()
+    frame = frame_of(spark, [log])
+    batch = audit.run(spark, frame, SETTINGS)
+    expected = findings(batch.evidence)
+    source = tmp_path / "events"
+    cuts = sorted(row["at"] for row in log.rows)
+    times = [cuts[len(cuts) * part // PARTS] for part in range(PARTS)]
+    rows = frame.toPandas()
+    stamps = rows["at"].astype("int64") // 1000
+    for part, begin in enumerate(times):
+        end = times[part + 1] if part + 1 < PARTS else cuts[-1] + 1
+        chosen = (stamps >= begin) & (stamps < end)
+        spark.createDataFrame(rows[chosen], EVENTS).coalesce(1).write.mode("append").parquet(
+            str(source)
+        )
+        if part == PARTS // 2:  # the first life ends here, with all it knows in the checkpoint
+            run_available(spark, source, tmp_path)
+    run_available(spark, source, tmp_path)
+    ours = findings(spark.read.parquet(str(tmp_path / "found")))
+    assert ours == expected
+    kinds = {one.verdict for found in ours.values() for one in found}
+    assert len(kinds & JUDGED) >= 6, kinds
+    lives = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+    assert len(lives) > 3, "it went on in the same checkpoint"
+
+
+def test_a_stream_without_protobuf_says_so(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    for name in [name for name in sys.modules if name.split(".")[0] == "google"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConfigurationError, match="needs protobuf"):
+        streaming.evidence(spark.range(1), SETTINGS)
+
+
+def test_a_stream_needs_a_horizon(spark: SparkSession) -> None:
+    with pytest.raises(ConfigurationError, match="needs a horizon"):
+        streaming.evidence(spark.range(1), AuditSettings())

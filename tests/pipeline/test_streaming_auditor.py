@@ -1,0 +1,88 @@
+"""The auditor of a stream, without Spark: the oracle's verdicts, whatever the batches are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from swell.pipeline.audit_settings import US_PER_S, AuditSettings
+from swell.pipeline.streaming_auditor import Auditor
+from swell.pipeline.streaming_state import Seen, State
+from tests.pipeline.generated_logs import GeneratedLog, make
+from tests.pipeline.oracle import Finding, Oracle, Rules
+
+JUDGED = {
+    "missing",
+    "late",
+    "duplicate",
+    "out-of-order",
+    "went-back",
+    "wrong-content",
+    "unknown",
+    "ack-twice",
+    "ack-back",
+}
+HORIZON_S = 30.0
+DELAY_US = 20 * US_PER_S
+
+
+def of_stream(log: GeneratedLog, seed: int, batches: int) -> list[Finding]:
+    """What the auditor finds, fed in batches that are in order within the delay."""
+    rng = np.random.default_rng(seed)
+    rows = [seen(row) for row in log.rows if row["kind"] != "traffic"]
+    arrivals = [row.time_us + int(rng.integers(DELAY_US)) for row in rows]
+    order = [rows[index] for index in np.argsort(arrivals, kind="stable")]
+    state, found, newest_us = State(), [], 0
+    for part in np.array_split(np.arange(len(order)), batches):
+        batch = [order[index] for index in part]
+        auditor = Auditor(AuditSettings(horizon_s=HORIZON_S), state)
+        found += auditor.advance(batch, newest_us - DELAY_US)
+        newest_us = max([newest_us, *(row.time_us for row in batch)])
+    while (due_us := auditor.next_due_us()) is not None:
+        found += auditor.advance([], due_us)
+    return [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
+
+
+def seen(row: dict[str, object]) -> Seen:
+    renamed = {"at_us": row["at"], "sent_us": row["sent_at"], "time_us": row["at"]}
+    return Seen(**{name: {**row, **renamed}[name] for name in Seen.__struct_fields__})
+
+
+def comparable(found: list[Finding]) -> Counter[Finding]:
+    """Without excuses, and all missing versions of a container and configuration together: a
+    stream gives them one by one."""
+    together: Counter[Finding] = Counter()
+    missing: dict[tuple[object, ...], list[Finding]] = {}
+    for one in found:
+        plain = one._replace(excused=False)
+        if one.verdict == "missing":
+            missing.setdefault((one.application, one.name, one.who), []).append(plain)
+        elif one.verdict in JUDGED:
+            together[plain] += 1
+    for several in missing.values():
+        first = min(several, key=lambda one: one.first or 0)
+        together[first._replace(last=max(one.last or 0 for one in several))] += 1
+    return together
+
+
+@pytest.mark.parametrize("batches", [1, 3, 40])
+def test_a_stream_gives_the_verdicts_of_the_oracle(batches: int) -> None:
+    kinds: Counter[str] = Counter()
+    excuses = 0
+    for seed in range(200):
+        log = make(f"run-{seed}", seed, seed % 6, skews=False)
+        end_us = max(row["at"] for row in log.rows) + 1000 * US_PER_S
+        log.rows.append({**log.rows[0], "kind": "traffic", "role": "node", "at": end_us})
+        oracle = Oracle(log.rows, Rules(horizon_us=HORIZON_S * US_PER_S)).judge()
+        stream = of_stream(log, seed, batches)
+        ours, theirs = comparable(stream), comparable(oracle)
+        assert ours == theirs, (seed, ours - theirs, theirs - ours)
+        excused = {one for one in oracle if one.excused and one.verdict in JUDGED}
+        # What was lost may be known too late to excuse anything, but never excuses too much.
+        assert {one for one in stream if one.excused and one.verdict == "late"} <= excused
+        kinds.update(one.verdict for one in theirs)
+        excuses += sum(one.excused for one in stream)
+    assert set(kinds) == JUDGED, "every kind was there to be found"
+    assert excuses > 0
