@@ -56,16 +56,24 @@ class Enough:
         return [overlay.me.name for overlay in fleet.living() if overlay.me.id in serving]
 
     def _strike(self, name: str, short: list[str]) -> None:
-        """It dies, and comes back when that had an effect, or after a while."""
+        """It dies, and comes back when that had an effect, or after a while. If nothing is wanting
+        but something to mend, it stands still instead: the end of a link would tell at once."""
         simulation = self._run.simulation
         began_s = simulation.time_s
-        text = f"strike crash {name}, for want of {', '.join(short)}"
+        deed = "pause" if short == ["mended"] else "crash"
+        text = f"strike {deed} {name}, for want of {', '.join(short)}"
         simulation.trace.note(began_s, None, Kind.FAULT, text.encode(), text)
-        simulation.counters["fault made-up-crash"] += 1
+        simulation.counters[f"fault made-up-{deed}"] += 1
         victim = simulation.processes[name]
-        victim.crash()
+        if deed == "pause":
+            victim.pause()
+        else:
+            victim.crash()
         self._wait(short, DOWN_S)
-        victim.start()
+        if deed == "pause":
+            victim.resume()
+        else:
+            victim.start()
         self.struck.append(f"{began_s:9.3f} .. {simulation.time_s:9.3f}  {text}")
 
     def _wait(self, short: list[str], within_s: float) -> None:
