@@ -21,6 +21,7 @@ from swell.config.machine import ConfigMachine
 from swell.config.operations import CONFIG_SERVICE
 from swell.config.publishing import Publishing
 from swell.config.storing import Storing
+from swell.config.thresholds import Thresholds
 from swell.dht import access as dht_access
 from swell.dht.machine import DhtMachine
 from swell.dht.operations import DHT_SERVICE
@@ -39,7 +40,7 @@ from swell.overlay.overlay import Overlay
 from swell.overlay.sessions import Sessions
 from swell.services.health import Health
 from swell.services.instances import check_lines
-from swell.settings import Settings
+from swell.settings import ConfigSettings, Settings
 from swell.store.gateway import Gateway
 from swell.store.listener import Several
 from swell.store.service import Store
@@ -92,20 +93,8 @@ class Node:
         self._life = world.entropy(8)
         self._ledger = Ledger(config.settings.overlay.duplicate_window)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
-        self.service: DirectoryService | None = None
         settings = config.settings
-        if config.name in [voter.name for voter in config.voters]:
-            self.service = DirectoryService(
-                world,
-                config.name,
-                config.voters,
-                settings.overlay,
-                settings.directory,
-                settings.store,
-                self.sessions,
-                self.counters,
-                config.bugs,
-            )
+        self.service = self._service()
         self.directory = DirectoryClient(
             world,
             self.sessions,
@@ -147,6 +136,31 @@ class Node:
         self.store.listener = Several((storing, self.delivery, self.health))
         self.publishing.asides[reports.REPORT_SERVICE] = self.delivery.execute
         self.operations.on_gone = self.delivery.on_closed
+        self.thresholds = Thresholds(
+            world,
+            self.gateway.execute,
+            lambda: self.store.slots,
+            settings.config,
+            self._follow,
+            self.counters,
+        )
+
+    def _service(self) -> DirectoryService | None:
+        """This node's part of the directory, if it is a voter."""
+        c, settings = self.config, self.config.settings
+        if c.name not in [voter.name for voter in c.voters]:
+            return None
+        return DirectoryService(
+            self.world,
+            c.name,
+            c.voters,
+            settings.overlay,
+            settings.directory,
+            settings.store,
+            self.sessions,
+            self.counters,
+            c.bugs,
+        )
 
     def me(self) -> Contact:
         if self.overlay is not None:
@@ -202,7 +216,13 @@ class Node:
             self._move_later,
             self.counters,
         )
+        self.thresholds.start()
         self.on_joined()
+
+    def _follow(self, settings: ConfigSettings) -> None:
+        """Recommended values of settings that can change while the node runs."""
+        self.publishing.settings = settings
+        self.delivery.follow(settings)
 
     def _on_refused(self, refusal: JoinRefused) -> None:
         self.refusal = refusal
@@ -213,6 +233,7 @@ class Node:
         if self.world.recording:
             self.world.emit(LifeEnded())
         self._cancel_timers()
+        self.thresholds.stop()
         self.health.stop()
         self.store.stop()
         self.directory.stop()

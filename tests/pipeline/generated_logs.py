@@ -103,6 +103,17 @@ def make(run: str, seed: int, faults: int, skews: bool = True) -> GeneratedLog:
     return log
 
 
+def cut(run: str, seed: int, share: float) -> GeneratedLog:
+    """A log of a sound run whose oldest files were removed: that share of the rows, and all of the
+    board, of whose rules a log must have the beginning."""
+    log = make(run, seed, 0)
+    kept = [
+        row for row in log.rows if log.roles[row["node"]] != "client" and row["kind"] != "traffic"
+    ]
+    log.rows = kept[int(len(kept) * share) :]
+    return log
+
+
 def model_configurations(log: GeneratedLog, skewed: bool) -> None:
     rng, t = log.rng, BEGIN_US
     for number in range(2):
@@ -302,13 +313,17 @@ def plant_older(log: GeneratedLog) -> None:
 
 
 def plant_life(log: GeneratedLog) -> None:
-    """After everything, a container starts anew with an old version."""
+    """After everything, a container starts anew with an old version; from a snapshot or not."""
     row = log.pick([one for one in log.of("apply") if one["sequence"] > 1])
     if row is not None:
         start = log.starts[row["node"]] = log.starts[row["node"]] + 1
         t = {"at": row["at"] + 500 * S, "mono_us": row["mono_us"] + 500 * S, "row": 1}
         sent_at = row["sent_at"] + 500 * S
         old = {"first": 1, "sequence": 1, "digest": None, "start": start, "sent_at": sent_at, **t}
+        if log.rng.random() < 0.6:
+            begun = {name: row[name] for name in ("schema", "run", "node", "role", "application")}
+            log.rows.append(dict.fromkeys(row) | begun | {**t, "start": start, "kind": "start"})
+            old["row"] = 2
         log.rows.append({**row, **old})
 
 
@@ -332,6 +347,31 @@ def plant_kill(log: GeneratedLog) -> None:
     last = max(before, key=lambda one: one["row"])
     crash = {"kind": "crash-found", "peer": row["node"], "application": None, "name": None}
     append(log, last, at - last["at"], **crash)
+
+
+def plant_rotation(log: GeneratedLog) -> None:
+    """The first files of a life are gone."""
+    row = log.pick_of("store", "apply")
+    if row is not None:
+        log.rows = [one for one in log.rows if life(one) != life(row) or one["row"] >= row["row"]]
+
+
+def plant_unrecorded(log: GeneratedLog) -> None:
+    """A container wrote no events until one of its lives had ended."""
+    row = log.pick_of("subscribe", "apply")
+    if row is not None:
+        node, start = (row["peer"], 1) if row["kind"] == "subscribe" else life(row)
+        log.rows = [one for one in log.rows if one["node"] != node or one["start"] > start]
+
+
+def plant_earlier(log: GeneratedLog) -> None:
+    """A node had a life before the first one of the log, and so had what it stores."""
+    row = log.pick_of("store")
+    if row is not None:
+        for one in log.rows:
+            one["start"] += life(one) == life(row)
+        if log.rng.random() < 0.7:
+            log.rows = [one for one in log.rows if one["kind"] != "store" or one["step"] > 2]
 
 
 def plant_twin(log: GeneratedLog) -> None:
@@ -365,6 +405,9 @@ PLANTERS: tuple[Callable[[GeneratedLog], None], ...] = (
     plant_life,
     plant_ack,
     plant_kill,
+    plant_rotation,
+    plant_unrecorded,
+    plant_earlier,
     plant_twin,
 )
 

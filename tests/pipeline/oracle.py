@@ -109,7 +109,35 @@ class Oracle:
             ]
             if crashes or begins:
                 found[key].append((last, max(last, min(crashes + begins))))
+        self.find_lost_lives(lives, found)
         return found
+
+    def find_lost_lives(
+        self,
+        lives: dict[tuple[str, int], list[Row]],
+        found: dict[tuple[str, str], list[tuple[float, float]]],
+    ) -> None:
+        """Of nodes by their numbers, of containers by what they subscribed to meanwhile."""
+        subscribed = {subject(row) for row in self.of("subscribe")}
+        for node in sorted({node for node, _ in lives} | subscribed):
+            starts = sorted(start for name, start in lives if name == node)
+            rows = [lives[node, start] for start in starts]
+            offset = self.offset(lambda one, node=node: one["node"] == node)
+            ends = [-INFINITE, *(max(row["at"] for row in one) for one in rows)]
+            begins = [*(min(row["at"] for row in one) for one in rows), INFINITE]
+            if rows and rows[0][0]["role"] == "node":
+                numbered = zip(starts, [0, *starts], ends, begins, strict=False)
+                found[node, "node"] += [
+                    (end, begin) for start, before, end, begin in numbered if start > before + 1
+                ]
+            for number, (end, begin) in enumerate(zip(ends, begins, strict=True)):
+                last = rows[-1] if number and number == len(rows) else None
+                if last and not any(r["kind"] == "stop" and subject(r) == node for r in last):
+                    continue
+                window = (end - offset, begin - offset)
+                times = [row["at"] for row in self.of("subscribe") if subject(row) == node]
+                if any(window[0] < at < window[1] for at in times):
+                    found[node, "container"].append(window)
 
     def find_stored(self) -> dict[tuple[str, str], dict[int, list[Row]]]:
         stored: dict[tuple[str, str], dict[int, list[Row]]] = defaultdict(dict)
@@ -245,6 +273,7 @@ class Oracle:
         by_key: dict[Any, list[Row]] = defaultdict(list)
         for row in self.of("apply"):
             by_key[(*configuration(row), row["node"])].append(row)
+        resumed = {(row["node"], row["start"], row["application"]) for row in self.of("start")}
         for rows in by_key.values():
             for row in rows:
                 versions = set(range(row["first"], row["sequence"] + 1))
@@ -256,7 +285,10 @@ class Oracle:
                 args = (row, row["node"], row["first"], row["sequence"])
                 if row["first"] <= top:
                     self.add("duplicate" if versions & applied else "out-of-order", *args)
-                elif row["sequence"] < max(lives, default=0):
+                elif (
+                    row["sequence"] < max(lives, default=0)
+                    and (row["node"], row["start"], row["application"]) in resumed
+                ):
                     self.add("went-back", *args)
 
     def judge_acks(self) -> None:

@@ -11,19 +11,23 @@ from pyspark.sql import DataFrame, SparkSession
 from swell.pipeline import audit, logs
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.verdicts import Verdict
-from tests.pipeline.generated_logs import GeneratedLog, frame_of, make
+from tests.pipeline.generated_logs import GeneratedLog, cut, frame_of, make
 from tests.pipeline.oracle import Finding, Oracle, Rules
 
 LOGS = 200
 SOUND = 20
 """Of these logs no faults are planted into so many."""
+CUT = 10
+"""Sound logs that begin in the middle, beside them."""
 
 Found = Counter[tuple[str, Finding]]
 
 
 @pytest.fixture(scope="module")
 def generated() -> list[GeneratedLog]:
-    return [make(f"run-{seed}", seed, 0 if seed < SOUND else 1 + seed % 6) for seed in range(LOGS)]
+    cuts = [cut(f"cut-{seed}", seed, 0.1 + 0.8 * seed / CUT) for seed in range(CUT)]
+    made = [make(f"run-{seed}", seed, 0 if seed < SOUND else 1 + seed % 6) for seed in range(LOGS)]
+    return [*made, *cuts]
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +79,9 @@ def test_verdicts_are_those_of_the_oracle(
     assert {f.verdict for _, f in ours if f.excused} >= {"missing", "unknown", "version-gap"}
     sound = {f"run-{seed}" for seed in range(SOUND)}
     assert not [one for one in ours if one[0] in sound], "sound runs are clean"
+    late_logs = [finding for run, finding in ours if run.startswith("cut-")]
+    assert all(finding.excused for finding in late_logs), "and what is left of them"
+    assert {finding.verdict for finding in late_logs} >= {"version-gap", "step-gap"}
     violations = sum(count for (_, finding), count in ours.items() if not finding.excused)
     assert sum(row.violations for row in result.summary) == violations
     assert result.counts.expected > result.counts.delivered > 900

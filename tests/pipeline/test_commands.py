@@ -79,8 +79,8 @@ def test_pip5_monitor_as_a_stream_ends_with_the_same_table(
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     told = {r["topic"]: r for line in lines if line.startswith('{"') for r in [json.loads(line)]}
-    topics, _ = jobs.topics_of(spark.read.format("swell").load(str(log)), 60.0)
-    assert told == {r["topic"]: r for r in jobs.rows_of(topics)}
+    topics = jobs.topics_of(spark.read.format("swell").load(str(log)), 60.0)
+    assert told == {r["topic"]: r for r in jobs.rows_of(topics.table)}
 
 
 def test_pip6_workload_recommends_and_its_document_is_repeatable(

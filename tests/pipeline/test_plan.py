@@ -7,12 +7,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from swell.pipeline import monitor
 from swell.pipeline.plan import plan, with_limits
+from swell.pipeline.plan_ranking import by_name, ranker
 from swell.pipeline.schema import EVENTS
 from swell.placement import planning
 from swell.placement.monitoring import NodeReport, TopicReport, report
@@ -103,6 +105,45 @@ def test_pip5_spark_and_node_agree_on_reports_and_moves(
     assert moves == planning.plan(known, world.nodes, settings)
     assert len(moves) > 5, "or nothing was shown"
     assert {move.source for move in moves} & {"gone"}
+
+
+def anywhere(rng: Random) -> Place:
+    return Place(tuple(rng.randint(-99_999, 99_999) for _ in range(8)), rng.randint(0, 9_999))
+
+
+def test_pip5_nodes_are_ranked_as_a_node_ranks_them() -> None:
+    """Bit by bit, also where two nodes are at one place and where a side has nobody."""
+    rng = Random(1)
+    nodes = [NodeReport(f"n{i}", anywhere(rng)) for i in range(49)]
+    nodes.append(NodeReport("also n7", nodes[7].place))
+    reports = []
+    for number in range(500):
+        sides = [[anywhere(rng) for _ in range(rng.choice([0, 1, 2, 7]))] for _ in range(2)]
+        limit_us = rng.choice([None, 0, 200_000, 300_000, 400_000])
+        reports.append(report(f"t{number}", rng.choice(nodes), *sides, number, limit_us))
+    flat = {
+        f"{side}_centroid": pa.array(
+            [
+                None if one[at] is None else [*one[at].vector_us, one[at].height_us]
+                for one in reports
+            ],
+            pa.list_(pa.float64()),
+        )
+        for at, side in ((2, "producer"), (3, "consumer"))
+    }
+    plain = ("topic", "home", "rate_out_milli", "limit_us", "deviation_us")
+    columns = {name: pa.array([getattr(one, name) for one in reports]) for name in plain}
+    batches = list(ranker(nodes)(iter([pa.RecordBatch.from_pydict(columns | flat)])))
+    assert sum(batch.num_rows for batch in batches) == len(reports)
+    names = [node.node for node in by_name(nodes)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    for ranked, one in zip(rows, reports, strict=True):
+        expected = planning.candidates(one, nodes)
+        assert (ranked["topic"], ranked["feasible"]) == (one.topic, expected.feasible)
+        tried = [names[number] for number in memoryview(ranked["ranking"]).cast("H")]
+        assert tried == expected.nodes
+        assert len(tried) == ranked["tried"]
+    assert len({row["feasible"] for row in rows}) > 20, "or little was shown"
 
 
 def test_pip5_a_flow_that_is_no_longer_reported_has_ended(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import stat
 import subprocess
 from pathlib import Path
@@ -103,3 +104,16 @@ def test_doctor_says_which_java_and_packages_are_used() -> None:
     for what in ("pyspark", "pyarrow", "pandas", "Java"):
         assert found["pipeline", what].found
         assert not found["pipeline", what].problem
+
+
+def test_what_py4j_says_of_an_interrupt_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    def record(module: str) -> logging.LogRecord:
+        path = f"/{module}.py"
+        return logging.LogRecord("root", logging.ERROR, path, 1, "interrupted", None, None)
+
+    with plain_errors():
+        logging.getLogger().handle(record("java_gateway"))
+        logging.getLogger().handle(record("elsewhere"))
+    assert [one.module for one in caplog.records] == ["elsewhere"]
+    logging.getLogger().handle(record("java_gateway"))
+    assert len(caplog.records) == 2

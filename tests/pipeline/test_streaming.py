@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from swell.errors import ConfigurationError
 from swell.pipeline import audit, streaming
 from swell.pipeline.audit_settings import AuditSettings
+from swell.pipeline.following import settings_set
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.session import ROCKSDB
 from tests.pipeline.generated_logs import GeneratedLog, S, frame_of, make
@@ -25,12 +26,8 @@ PARTS = 4
 
 @pytest.fixture
 def rocksdb(spark: SparkSession) -> Iterator[None]:
-    before = {key: spark.conf.get(key) for key in ROCKSDB}
-    for key, value in ROCKSDB.items():
-        spark.conf.set(key, value)
-    yield
-    for key, held in before.items():
-        spark.conf.set(key, held)
+    with settings_set(spark, ROCKSDB):
+        yield
 
 
 def log_of_many() -> GeneratedLog:

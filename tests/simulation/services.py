@@ -131,9 +131,9 @@ class Cluster:
         got = requests.got_of(self.ask(requests.get(SERVICE, INSTANCES)))
         return parse(got.data if got is not None and got.data is not None else b"")
 
-    def primary(self) -> str:
+    def primary(self, application: str = SERVICE) -> str:
         """The node that serves the service."""
-        slot = place(SERVICE) % SETTINGS.store.slots
+        slot = place(application) % SETTINGS.store.slots
         for name in self.fleet.processes:
             node = self.fleet.node(name)
             if node is not None and node.store.served(slot, CONFIG_SERVICE) is not None:

@@ -329,9 +329,9 @@ class ToyNode:
             self.on_execute(session, execute)
         self.reads_open = []
 
-    def deliver(self, container: str, data: bytes, digest: bytes = b"") -> bytes:
+    def deliver(self, container: str, data: bytes, digest: bytes = b"", asks: bool = True) -> bytes:
         """Send a burst; its id."""
-        self.links[container].link.send(m.deliver(digest, data), Plane.DATA)
+        self.links[container].link.send(m.deliver(digest, data, asks=asks), Plane.DATA)
         return burst_id(data)
 
     def send(self, container: str, message: object) -> None:

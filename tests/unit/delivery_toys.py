@@ -223,10 +223,14 @@ class ToyContainer:
     def stop(self) -> None: ...
 
     def _on_deliver(self, frame: bytes) -> None:
-        digest, data, self.told_wait_s = read_deliver(frame)
+        digest, data, self.told_wait_s, asks = read_deliver(frame)
         burst = open_burst(data, CLUSTER, self.key)
         own = self.take(burst)
         if not own:
+            return
+        if not asks:
+            self._pass_on_all(digest, burst, own)
+            self.relayed += bool(digest)
             return
         if self.selfish and digest:
             self.say(Receipt(burst.id, self.level, own, digest, (), (0,)))

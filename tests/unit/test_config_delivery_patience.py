@@ -78,8 +78,8 @@ def test_the_time_stays_within_its_bounds(samples: list[float | None], low_s: fl
 
 
 def test_a_burst_with_a_list_says_how_long_to_wait() -> None:
-    assert read_deliver(deliver(bytes(16), b"burst", 1.25)) == (bytes(16), b"burst", 1.25)
-    assert read_deliver(deliver(b"", b"burst", 1.25)) == (b"", b"burst", 0.0)
+    assert read_deliver(deliver(bytes(16), b"burst", 1.25)) == (bytes(16), b"burst", 1.25, True)
+    assert read_deliver(deliver(b"", b"burst", 1.25)) == (b"", b"burst", 0.0, True)
     assert read_deliver(deliver(bytes(16), b"", 1e6))[2] == 65.535
 
 

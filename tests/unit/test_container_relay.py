@@ -93,6 +93,34 @@ def test_a_list_that_is_missing_is_asked_for() -> None:
     assert [r.proof for r in node.of(burst)] == [expected(node, burst, APPLIED, "r", "c1")]
 
 
+def test_a_burst_that_asks_for_no_receipts_is_passed_on_and_the_next_speaks_for_it() -> None:
+    toy = group("r", "c1", "c2")
+    node, known = toy.node(), list_of("c1", "c2")
+    node.send("r", m.Lists((known,)))
+    first = node.deliver("r", next_burst(toy), known.digest(), asks=False)
+    alone = node.deliver("c2", next_burst(toy), asks=False)
+    toy.run(0.2)
+    assert node.receipts == []
+    assert up_to_date(toy, "c2")
+    node.deliver("r", toy.application.burst(node.key, toy.application.step - 1), known.digest())
+    burst = node.deliver("r", next_burst(toy), known.digest())
+    toy.run(0.2)
+    assert [r.proof for r in node.of(burst)] == [expected(node, burst, APPLIED, "r", "c1", "c2")]
+    assert not node.of(first) + [one for one in node.of(alone) if not one.list]
+    assert up_to_date(toy, "r", "c1", "c2")
+
+
+def test_without_its_list_a_burst_waits_for_it_even_if_it_asks_for_no_receipts() -> None:
+    toy = group("r", "c1")
+    node, known = toy.node(), list_of("c1")
+    node.deliver("r", next_burst(toy), known.digest(), asks=False)
+    toy.run(0.2)
+    assert not up_to_date(toy, "c1")
+    node.send("r", m.Lists((known,)))
+    toy.run(0.2)
+    assert up_to_date(toy, "r", "c1")
+
+
 def test_a_list_that_does_not_come_leaves_the_relay_alone_with_the_burst() -> None:
     toy = group("r", "c1")
     node, known = toy.node(), list_of("c1")

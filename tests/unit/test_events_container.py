@@ -184,6 +184,30 @@ def test_a_wrong_version_is_written_as_it_is() -> None:
     assert ledger.spans[1].id != right_ledger.spans[0].id
 
 
+def test_a_life_that_goes_on_with_a_snapshot_says_so() -> None:
+    into = Collection(1000, lambda: None)
+    with recorded_by(Recording("run", into)):
+        toy = ToyCluster()
+    toy.application.put("a", b"0123456789")
+    processes = [toy.add("c1", keep=True), toy.add("c2")]
+    toy.attached("c1", "c2")
+    toy.run(0.2)
+    for process in processes:
+        process.crash()
+        process.start()
+    toy.attached("c1", "c2")
+    starts = [
+        row
+        for kind, batch in arrow.batches(into.taken())
+        for row in batch.to_pylist()
+        if kind == Kind.START and row["role"] == "container"
+    ]
+    assert len(starts) == 5
+    resumed = [row for row in starts if row["application"] is not None]
+    told = [(row["node"], row["start"], row["row"], row["name"], row["step"]) for row in resumed]
+    assert told == [("c1", 2, 2, None, 1)]
+
+
 def test_rows_say_when_the_primary_sealed_the_burst() -> None:
     into = Collection(1000, lambda: None)
     with recorded_by(Recording("run", into)):

@@ -8,6 +8,7 @@ import pytest
 
 from swell.placement.monitoring import NodeReport, TopicReport, expected_us, report
 from swell.placement.planning import (
+    Load,
     Move,
     PlanSettings,
     candidates,
@@ -128,6 +129,21 @@ def test_epu4_utilization_counts_too_and_follows_the_rate() -> None:
     assert plan(topics, hot) == [Move("y", "a", "c")], "b would be at 0.8 · 17 / 9"
     idle = [node("a", 0, 0.99), *hot[1:]]
     assert plan([topic("x", idle[0], 0, 0, None)], idle) == [], "leaving would be no relief"
+
+
+def test_epu4_the_highest_rate_is_the_last_that_is_not_too_much() -> None:
+    rng = Random(3)
+    settings = PlanSettings(rate_out_max=1_000.0)
+    for _ in range(300):
+        seen, used = rng.choice([0, 1, rng.randint(1, 2_000_000)]), rng.choice([0.0, rng.random()])
+        most = Load({"n": seen}, {"n": used}, settings).most_milli("n")
+
+        def fits(rate: int, seen: int = seen, used: float = used) -> bool:
+            estimated = used * (rate / seen) if seen else used
+            return rate <= 1_000_000 and estimated <= settings.utilization_max
+
+        assert not fits(most + 1)
+        assert fits(most) or most == -1
 
 
 def test_epu4_a_topic_whose_home_is_gone_is_placed() -> None:

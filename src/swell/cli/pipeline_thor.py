@@ -6,14 +6,15 @@ of its own, on as many machines as there are. Run number n is the same run every
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from swell.errors import ConfigurationError
-from swell.pipeline.commands import JsonOption, MasterOption, MemoryOption, OutOption, Run
 from swell.pipeline.outcome import Outcome
+from swell.pipeline.running import Run, job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,65 +25,43 @@ CONNECTIONS_MIN = 3
 CONNECTIONS_MAX = 200
 """A zone graph of c = 200 has 8,979² links: 320 MB in each worker."""
 
+ConnectionsOption = Annotated[int, typer.Option("--connections", help="c, of a node.")]
+RunsOption = Annotated[int, typer.Option("--runs", help="Each with chance of its own.")]
 
-def resilience(
-    connections: Annotated[int, typer.Option("--connections", help="c, of a node.")] = 130,
-    runs: Annotated[int, typer.Option("--runs")] = 50,
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
-) -> None:
+OneRun = Callable[[int], Sequence[dict[str, float]]]
+
+
+@job("thor-resilience")
+def resilience(run: Run, connections: ConnectionsOption = 130, runs: RunsOption = 50) -> None:
     """Fig. 2 of THOR: how much stays in one piece while nodes fail."""
     from swell.lab.graphs import links_between_zones, overlay_size
     from swell.lab.thor_resilience import FAILED
 
-    def job(spark: SparkSession) -> Outcome:
-        from swell.pipeline.jobs import rows_of
-        from swell.pipeline.replay_thor import means, spread
-
-        _check(connections, runs)
-        one = partial(resilience_run, connections, FAILED)
-        table = spread(spark, runs, one, ["failed_percent", "share"]).persist()
-        outcome = Outcome("thor-resilience", frames={"shares": table})
-        outcome.tables["largest component, of the living"] = rows_of(
-            means(table, ["failed_percent"])
-        )
-        outcome.facts = {
-            "connections": connections,
-            "nodes": overlay_size(connections, links_between_zones(connections)),
-            "runs": runs,
-        }
-        return outcome
-
-    Run("thor-resilience", master, memory, out, json)(job)
+    _check(connections, runs)
+    facts = {
+        "connections": connections,
+        "nodes": overlay_size(connections, links_between_zones(connections)),
+    }
+    one = partial(resilience_run, connections, FAILED)
+    title = "largest component, of the living"
+    _spread(run, runs, one, ["failed_percent", "share"], title, facts)
 
 
+@job("thor-hashing")
 def hashing(
-    connections: Annotated[int, typer.Option("--connections", help="c, of a node.")] = 120,
+    run: Run,
+    connections: ConnectionsOption = 120,
     points: Annotated[int, typer.Option("--points", help="p, of a node and of a zone.")] = 158,
-    runs: Annotated[int, typer.Option("--runs")] = 20,
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
+    runs: RunsOption = 4,
 ) -> None:
-    """Table 3 of THOR: how evenly the two-level ring spreads keys, every point hashed."""
+    """Table 3 of THOR: how evenly the two-level ring spreads keys, every point hashed: 41 million
+    digests in each run."""
+    from swell.lab.thor_hashing import STATISTICS
 
-    def job(spark: SparkSession) -> Outcome:
-        from swell.lab.thor_hashing import STATISTICS
-        from swell.pipeline.jobs import rows_of
-        from swell.pipeline.replay_thor import means, spread
-
-        _check(connections, runs)
-        one = partial(hashing_run, connections, points)
-        table = spread(spark, runs, one, ["levels", *STATISTICS]).persist()
-        outcome = Outcome("thor-hashing", frames={"partitions": table})
-        outcome.tables["partition sizes"] = rows_of(means(table, ["levels"]))
-        outcome.facts = {"connections": connections, "points": points, "runs": runs}
-        return outcome
-
-    Run("thor-hashing", master, memory, out, json)(job)
+    _check(connections, runs)
+    facts = {"connections": connections, "points": points}
+    one = partial(hashing_run, connections, points)
+    _spread(run, runs, one, ["levels", *STATISTICS], "partition sizes", facts)
 
 
 def _check(connections: int, runs: int) -> None:
@@ -90,6 +69,23 @@ def _check(connections: int, runs: int) -> None:
         raise ConfigurationError(
             f"--connections is from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}, --runs at least 1"
         )
+
+
+def _spread(
+    run: Run, runs: int, one: OneRun, columns: list[str], title: str, facts: dict[str, Any]
+) -> None:
+    """All runs, and a table of their means by the first of the columns."""
+
+    def compute(spark: SparkSession) -> Outcome:
+        from swell.pipeline.jobs import rows_of
+        from swell.pipeline.replay_thor import means, spread
+
+        table = spread(spark, runs, one, columns).persist()
+        outcome = Outcome(run.job, facts | {"runs": runs}, frames={"runs": table})
+        outcome.tables[title] = rows_of(means(table, columns[:1]))
+        return outcome
+
+    run(compute)
 
 
 @lru_cache(maxsize=1)

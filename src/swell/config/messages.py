@@ -39,6 +39,9 @@ LIST_DIGEST_BYTES = 16
 WAIT_BYTES = 2
 WAIT_MS_MAX = (1 << 8 * WAIT_BYTES) - 1
 
+UNASKED = 0x80
+"""In the first byte of a `Deliver` frame: no receipt is asked for."""
+
 
 class Level(IntEnum):
     """What a receipt says."""
@@ -269,25 +272,31 @@ class Introduce(Message, frozen=True):
     pass_: Annotated[bytes, Meta(max_length=PASS_BYTES_MAX)]
 
 
-def deliver(list_digest: bytes, burst: bytes, wait_s: float = 0.0) -> bytes:
-    """The frame that carries a burst: length of the digest u8 (0 or 16), digest, burst. With a
-    digest, before the burst: how long receipts are waited for, in milliseconds, u16; 0: as long as
-    the relay likes."""
+def deliver(list_digest: bytes, burst: bytes, wait_s: float = 0.0, asks: bool = True) -> bytes:
+    """The frame that carries a burst: length of the digest u8 (0 or 16; 128 more if no receipt is
+    asked for), digest, burst. With a digest, before the burst: how long receipts are waited for,
+    in milliseconds, u16; 0: as long as the relay likes."""
+    size = len(list_digest) | (0 if asks else UNASKED)
     if not list_digest:
-        return codec.frame(DELIVER, b"\0%b" % burst)
+        return codec.frame(DELIVER, b"%c%b" % (size, burst))
     wait_ms = min(WAIT_MS_MAX, round(wait_s * 1000))
-    about = len(list_digest), list_digest, wait_ms.to_bytes(WAIT_BYTES, "big")
+    about = size, list_digest, wait_ms.to_bytes(WAIT_BYTES, "big")
     return codec.frame(DELIVER, b"%c%b%b%b" % (*about, burst))
 
 
-def read_deliver(frame: bytes) -> tuple[bytes, bytes, float]:
-    """The list's digest, the burst's bytes and the time to wait of a `Deliver` frame."""
+def read_deliver(frame: bytes) -> tuple[bytes, bytes, float, bool]:
+    """The list's digest, the burst's bytes and the time to wait of a `Deliver` frame, and whether
+    it asks for receipts."""
     at = HEADER_BYTES + 1
     size = frame[at - 1] if len(frame) >= at else 1
     if not size:
-        return b"", frame[at:], 0.0
+        return b"", frame[at:], 0.0, True
+    asks = size < UNASKED
+    size &= ~UNASKED
+    if not size:
+        return b"", frame[at:], 0.0, asks
     end = at + size + WAIT_BYTES
     if size != LIST_DIGEST_BYTES or len(frame) < end:
         raise WireError("bad-body", "not a burst with its list")
     wait_ms = int.from_bytes(frame[at + size : end], "big")
-    return frame[at : at + size], frame[end:], wait_ms / 1000
+    return frame[at : at + size], frame[end:], wait_ms / 1000, asks

@@ -66,7 +66,7 @@ class Publishing:
     ) -> None:
         self._world = world
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._counters = counters
         self._lines: dict[str, Line] = {}
         self._ready: deque[Ticket] = deque()
@@ -169,7 +169,7 @@ class Publishing:
                     self.check_lines(edit)
             check_together(request.edits)
         elif isinstance(request, ops.Stage):
-            end, bytes_max = request.offset + len(request.data), self._settings.value_bytes_max
+            end, bytes_max = request.offset + len(request.data), self.settings.value_bytes_max
             if end > bytes_max:
                 raise TooLargeError(f"the value has {end} bytes or more, allowed are {bytes_max}")
 
@@ -228,7 +228,7 @@ class Publishing:
         self._world.offload(resolve, tasks, partial(self._on_resolved, line, ticket))
 
     def _tasks(self, line: Line, ticket: Ticket, machine: ConfigMachine) -> list[Task]:
-        application, bytes_max = line.application, self._settings.value_bytes_max
+        application, bytes_max = line.application, self.settings.value_bytes_max
         edits: dict[str, list[Edit]] = {}
         for edit in ticket.publish.edits:
             edits.setdefault(edit.name, []).append(edit)
@@ -263,7 +263,7 @@ class Publishing:
     # Ordering.
 
     def _order(self, line: Line, ticket: Ticket, steps: list[Ready]) -> None:
-        wall_us, keep_versions = self._world.wall_us(), self._settings.keep_versions
+        wall_us, keep_versions = self._world.wall_us(), self.settings.keep_versions
         body = step_of(ticket, steps, wall_us, keep_versions)
         if len(body) > STEP_BYTES_MAX:
             sentence = f"the step takes {len(body)} bytes, allowed are {STEP_BYTES_MAX}: divide it"

@@ -17,7 +17,7 @@ from swell.config.splices import Delta, apply_to, decode
 from swell.config.versions import Kind, version_id
 from swell.container.documents import PLAIN_BYTES_MAX, Document, kept_form
 from swell.errors import WireError
-from swell.events.records import Span
+from swell.events.records import Applied, Span
 
 WHOLE, DELTA, DELETE, FETCH, GONE = (int(kind) for kind in Kind)
 
@@ -52,13 +52,37 @@ ReadyStep = tuple[int, tuple[Ready, ...]]
 """Its number and its changes."""
 
 
+class Before(msgspec.Struct, gc=False):
+    """What a document was, without its content: that is not to live longer for being recorded."""
+
+    id: bytes
+    version: int
+    step: int
+    deleted: bool
+
+
 class Spanned(msgspec.Struct, gc=False):
     """What a burst does to one configuration: its changes with their steps, and as what they are
     written down."""
 
     name: str
     changes: list[tuple[int, Ready]]
+    id: bytes
+    """After the last of them."""
     spans: tuple[Span, ...]
+    _applied: dict[str, tuple[Applied, ...]] = {}
+
+    def is_new_to(self, before: Before) -> bool:
+        """Whether not even the first change was there."""
+        number, change = self.changes[0]
+        return before.step < number and (before.version < change.version or before.deleted)
+
+    def applied(self, peer: str) -> tuple[Applied, ...]:
+        """What everybody writes down whom this peer brings it to."""
+        known = self._applied.get(peer)
+        if known is None:
+            known = self._applied[peer] = tuple(Applied(span, peer) for span in self.spans)
+        return known
 
 
 class ReadyBurst(msgspec.Struct, gc=False):
@@ -72,7 +96,7 @@ class ReadyBurst(msgspec.Struct, gc=False):
     """By configuration, where somebody writes it down."""
 
 
-def has(document: Document, number: int, change: Ready) -> bool:
+def has(document: Document | Before, number: int, change: Ready) -> bool:
     """Whether a document is what a change of this step makes, or later."""
     return number <= document.step or (change.version <= document.version and not document.deleted)
 

@@ -156,7 +156,7 @@ class Feed:
             return False
         self.sealed_us = burst.sealed_us
         if recording is not None:
-            recording.begin(self, burst)
+            recording.begin(self, burst, made_ready)
         if made_ready.ranges:
             self._apply_ranges(made_ready.ranges)
         for number, changes in made_ready.steps:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from swell.config.bursts import Burst
-from swell.container.changes import DELTA, Ready, ReadyBurst, Spanned, has, ready
+from swell.container.changes import DELTA, Before, Ready, ReadyBurst, Spanned, has
 from swell.container.documents import Document
 from swell.events.records import Applied, Span
 from swell.world import World
@@ -35,7 +35,7 @@ class FeedRecording:
         self.peer = ""
         self._world = world
         self._siblings = siblings
-        self._before: list[Document | None] = []
+        self._before: list[tuple[Spanned, Before | None]] = []
         self._senders: dict[bytes, str] = {}
 
     def held(self, burst: Burst) -> None:
@@ -44,30 +44,38 @@ class FeedRecording:
         if len(self._senders) > SENDERS_MAX:
             del self._senders[next(iter(self._senders))]
 
-    def begin(self, feed: Feed, burst: Burst) -> None:
+    def begin(self, feed: Feed, burst: Burst, made_ready: ReadyBurst) -> None:
         """A burst is about to be applied."""
-        documents = feed.documents
-        self._before = [documents.get(one.name) for one in spans(burst)]
+        spanned = made_ready.spans
+        if spanned is None:
+            spanned = made_ready.spans = _spanned(burst, made_ready)
+        before: list[tuple[Spanned, Before | None]] = []
+        for one in spanned:
+            old = feed.documents.get(one.name)
+            about = None
+            if old is not None:
+                about = Before(old.id, old.version, old.step, old.deleted)
+            before.append((one, about))
+        self._before = before
 
     def end(self, feed: Feed, burst: Burst, at: int) -> None:
         """As much of it as fits has been applied, to somebody who was at step `at`."""
         documents, emit = feed.documents, self._world.emit
         peer = self._senders.pop(burst.id, self.peer) if self._senders else self.peer
-        for one, old in zip(spans(burst), self._before, strict=True):
+        joins, alone = at <= burst.after, len(self._siblings) == 1
+        for one, old in self._before:
             new = documents.get(one.name)
-            if new is None or new is old:
+            if new is None or (old is not None and new.id == old.id):
                 continue
-            if (
-                at <= burst.after
-                and new.id == one.spans[-1].id
-                and (old is None or not has(old, *one.changes[0]))
-            ):
+            if joins and new.id == one.id and (old is None or one.is_new_to(old)):
+                if alone:
+                    for event in one.applied(peer):
+                        emit(event)
+                    continue
                 found: Sequence[Span] = one.spans
             else:
                 found = own_spans(burst, one, old, new, at)
-            if len(self._siblings) > 1:
-                found = self._first_here(feed, found)
-            for span in found:
+            for span in found if alone else self._first_here(feed, found):
                 emit(Applied(span, peer))
 
     def _first_here(self, feed: Feed, found: Sequence[Span]) -> list[Span]:
@@ -83,21 +91,15 @@ class FeedRecording:
         return kept
 
 
-def spans(burst: Burst) -> tuple[Spanned, ...]:
-    """What a burst does to each configuration, made once per process."""
-    made_ready = ready(burst)
-    if made_ready.spans is None:
-        made_ready.spans = _spanned(burst, made_ready)
-    return made_ready.spans
-
-
 def _spanned(burst: Burst, made_ready: ReadyBurst) -> tuple[Spanned, ...]:
+    """What a burst does to each configuration; made once per process."""
     changes: dict[str, list[tuple[int, Ready]]] = {}
     for number, several in made_ready.steps:
         for change in several:
             changes.setdefault(change.name, []).append((number, change))
     return tuple(
-        Spanned(name, several, _ranges(burst, several)) for name, several in changes.items()
+        Spanned(name, several, several[-1][1].id, _ranges(burst, several))
+        for name, several in changes.items()
     )
 
 
@@ -124,9 +126,7 @@ def _span(burst: Burst, first: Ready, number: int, last: Ready) -> Span:
     )  # fmt: skip
 
 
-def own_spans(
-    burst: Burst, one: Spanned, old: Document | None, new: Document, at: int
-) -> list[Span]:
+def own_spans(burst: Burst, one: Spanned, old: Before | None, new: Document, at: int) -> list[Span]:
     """What has really happened to a configuration that was not at the begin of the burst, or whose
     version is not the burst's."""
     applied = [

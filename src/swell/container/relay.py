@@ -164,6 +164,26 @@ class Relay:
             self._park(branch)
         return branch
 
+    def pass_unasked(self, digest: bytes, data: bytes, pass_: bytes) -> bool:
+        """Forward a verified burst that asks for no receipts; False if its list is not here. Who
+        cannot be reached is found out by the next one."""
+        known = self.lists.get(digest)
+        if known is None:
+            return False
+        frames: dict[bytes, bytes] = {}
+        now = self._world.now()
+        self._counters["relayed"] += len(known.entries)
+        got: list[int] = []
+        for place, (address, below) in enumerate(known.entries, 1):
+            frame = frames.get(below)
+            if frame is None:
+                frame = frames[below] = deliver(below, data, asks=False)
+            if self.children.send(address, frame, pass_, now):
+                got.append(place)
+        if self._world.recording:
+            self._record(known, data, got)
+        return True
+
     def _pass_on_again(
         self, branch: Branch, aggregate: Aggregate, upstream: Session, data: bytes
     ) -> None:
@@ -224,11 +244,12 @@ class Relay:
                 aggregate.lose(place)
                 lost.append(place)
         if self._world.recording:
-            self._record(known, data, [place for place in places if place and place not in lost])
+            got = [place for place in places if place not in lost] if lost else places
+            self._record(known, data, got)
 
     def _record(self, known: KnownList, data: bytes, places: Sequence[int]) -> None:
         about, entries = about_burst(data), known.message.entries
-        peers = [entries[place - 1].container for place in places]
+        peers = [entries[place - 1].container for place in places if place]
         if not peers:
             return
         steps = about.after + 1, about.upto

@@ -29,6 +29,7 @@ from swell.container.siblings import Siblings
 from swell.container.snapshot import Snapshot
 from swell.errors import ConfigurationError, RefusedError, WireError
 from swell.events.records import Rejected as RejectedRecord
+from swell.events.records import Resumed
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session
 from swell.settings import ConfigSettings
@@ -225,6 +226,9 @@ class ContainerSession:
             if found is not None:
                 feed.restore(found.at, found.documents, found.refusals, found.complete_at)
                 receipts.restored()
+                if self.world.recording and found.at:
+                    name = ",".join(feed.interest) or None
+                    self.world.emit(Resumed(feed.application, name, found.at))
             snapshot.begin(feed)
             feed.keep = snapshot.keep
         self.attaching.add(attachment)
@@ -266,7 +270,7 @@ class ContainerSession:
                 self.siblings.refuse(session, "no-pass")
                 return
             relay = shown.container
-        digest, data, wait_s = read_deliver(frame)
+        digest, data, wait_s, asks = read_deliver(frame)
         attachment = self.attaching.all.get(feed_of(data))
         if attachment is None:
             self.counters["unknown-feed"] += 1
@@ -277,11 +281,11 @@ class ContainerSession:
         except WireError as error:
             self._on_bad_burst(attachment, session, relay, error)
             return
-        target: Target
-        if digest:
+        target: Target | None = None
+        if digest and (asks or not self.relay.pass_unasked(digest, data, credentials.pass_)):
             pass_ = credentials.pass_
             target = self.relay.pass_on(session, digest, burst, data, pass_, wait_s)
-        else:
+        elif asks:
             target = _Direct(session, burst.id, self.load)
         at, recording = attachment.feed.at, attachment.feed.recording
         if recording is not None:
@@ -295,7 +299,8 @@ class ContainerSession:
             self._on_progress(attachment)
         elif attachment.feed.held:
             self.attaching.renewing.watch_gap(attachment)
-        attachment.receipts.expect(burst, credentials.secret, target)
+        if target is not None:
+            attachment.receipts.expect(burst, credentials.secret, target)
         now = world.now()
         self.load.note(len(data), now - began, now)
 

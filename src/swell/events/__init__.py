@@ -116,3 +116,18 @@ class InstanceJudged(Event, frozen=True):
     service: str
     instance: str
     verdict: str
+
+
+class ThresholdsFollowed(Event, frozen=True):
+    """Recommended settings hold at this node from here on; version 0: its own do again."""
+
+    version: int
+    settings: tuple[tuple[str, int], ...]
+
+
+class ThresholdIgnored(Event, frozen=True):
+    """... but not this one."""
+
+    version: int
+    name: str
+    reason: str

@@ -23,6 +23,15 @@ class LifeBegan(Record, frozen=True):
     role: str
 
 
+class Resumed(Record, frozen=True):
+    """A container goes on with what an earlier life of it had of an application: all up to a step.
+    `name`: the interest of the subscription, None for all."""
+
+    application: str
+    name: str | None
+    step: int
+
+
 class LifeEnded(Record, frozen=True):
     """It stops, and this is its last row."""
 

@@ -21,6 +21,7 @@ from swell.events.records import (
     Published,
     Rejected,
     Relayed,
+    Resumed,
     Sent,
     Stored,
     Subscribed,
@@ -85,6 +86,7 @@ _VERSION = {
 FORMS: dict[type[Event], Form] = {
     Started: Form(Kind.START, {"epoch": "epoch"}),
     LifeBegan: Form(Kind.START, {}),
+    Resumed: Form(Kind.START, {"application": "application", "name": "name", "step": "step"}),
     LifeEnded: Form(Kind.STOP, {"reason": "reason"}),
     CrashFound: Form(Kind.CRASH_FOUND, {"peer": "peer", "epoch": "epoch"}),
     Located: Form(Kind.COORDINATE, {"coordinate": "coordinate"}),

@@ -94,9 +94,9 @@ judged AS (
     SELECT e.*, p.start AS by_start, p.row AS by_row,
            CASE WHEN abs((e.at_us - e.mono_us) - (p.at_us - p.mono_us)) <= {{same_machine_us}}
                 THEN p.mono_us - e.mono_us ELSE p.at_us - e.at_us END AS latency_us
-    FROM expected e LEFT JOIN progress p
+    FROM expected e ASOF LEFT JOIN progress p
         ON p.run = e.run AND p.application = e.application AND p.name = e.name
-        AND p.container = e.container AND p.reached < e.version AND p.sequence >= e.version
+        AND p.container = e.container AND p.sequence >= e.version
 )
 SELECT run, 'missing' AS verdict, application, name, container AS who,
        min(version) AS first, max(version) AS last, arg_min(node, version) AS node,
@@ -141,6 +141,23 @@ WHERE a.kind = 'apply' AND a.application IS NOT NULL
   AND (d.digests IS NULL OR (a.digest IS NOT NULL AND NOT list_contains(d.digests, a.digest)))
 """
 
+UNRECEIVED = f"""
+WITH {STORED}, {SUBSCRIPTIONS}, {EXPECTED}
+SELECT count(*) FROM expected e ANTI JOIN
+    (SELECT * FROM events WHERE kind = 'apply' AND application IS NOT NULL) a
+    ON a.run = e.run AND a.application = e.application AND a.name = e.name
+    AND a.node = e.container AND a.sequence = e.version
+"""
+
+IN_TIME = f"""
+WITH {STORED}, {SUBSCRIPTIONS}, {EXPECTED}
+SELECT count(*) FROM expected e JOIN
+    (SELECT * FROM events WHERE kind = 'apply' AND application IS NOT NULL) a
+    ON a.run = e.run AND a.application = e.application AND a.name = e.name
+    AND a.node = e.container AND a.sequence = e.version
+    AND a.at_us >= e.at_us AND a.at_us <= e.at_us + {{sla_us}}
+"""
+
 LATENCY = """
 WITH measured AS (
     SELECT run, {by}, greatest(1, CASE
@@ -171,9 +188,13 @@ FROM ranked GROUP BY run, {by}
 Rows = list[tuple[Any, ...]]
 
 
-def connect(log: str | Path, threads: int = 2) -> duckdb.DuckDBPyConnection:
-    """A connection that sees the files of a log as `events`."""
-    connection = duckdb.connect(config={"threads": threads})
+def connect(
+    log: str | Path, threads: int = 2, memory: str = "", spill: str | Path = ""
+) -> duckdb.DuckDBPyConnection:
+    """A connection that sees the files of a log as `events`. `spill`: where what does not fit into
+    `memory` goes."""
+    limits = {"memory_limit": memory, "temp_directory": str(spill)} if memory else {}
+    connection = duckdb.connect(config={"threads": threads, **limits})
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(EVENTS.format(files=f"{log}/*/*/*.parquet"))
     return connection
@@ -187,6 +208,30 @@ def findings(connection: duckdb.DuckDBPyConnection, settings: AuditSettings) -> 
         for query in (UNDELIVERED, REPEATED, ALTERED)
         for row in connection.execute(_filled(query, settings)).fetchall()
     ]
+
+
+def find(connection: duckdb.DuckDBPyConnection, settings: AuditSettings) -> None:
+    """The same as a table, `findings`."""
+    queries = [_filled(query, settings) for query in (UNDELIVERED, REPEATED, ALTERED)]
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE findings AS {queries[0]}")
+    for query in queries[1:]:
+        connection.execute(f"INSERT INTO findings {query}")
+
+
+def unreceived(connection: duckdb.DuckDBPyConnection, settings: AuditSettings) -> int:
+    """Expected deliveries without a row of that version: an anti-join."""
+    return _count(connection, _filled(UNRECEIVED, settings))
+
+
+def in_time(connection: duckdb.DuckDBPyConnection, settings: AuditSettings) -> int:
+    """Expected deliveries with a row of that version within the SLA: a join by range."""
+    return _count(connection, _filled(IN_TIME, settings))
+
+
+def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def latency(

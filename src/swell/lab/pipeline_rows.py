@@ -38,8 +38,9 @@ class LogShape:
     containers: int = 500
     """Of each application."""
 
-    store_every_us: int = 50_000
-    """Between two store rows; a name's versions follow each other after all other names'."""
+    store_every_us: int = 17_500
+    """Between two store rows; a name's versions follow each other after all other names': after
+    3.5 s here, so that what comes late is overtaken."""
 
     silent: float = 0.01
     """Share of (container, name) that apply nothing more from some version on."""
@@ -57,27 +58,26 @@ class LogShape:
 
 def write_log(root: Path, shape: LogShape) -> None:
     """Write the files of a log, and of nothing else, below a directory."""
-    rng = np.random.default_rng(shape.seed)
     stores = _stores(shape)
-    _write(root, "store", _store_rows(stores))
+    write_rows(root, "store", _store_rows(stores))
     containers = shape.applications * shape.containers
     number = np.arange(containers)
     application = number // shape.containers
     began_us = np.full(containers, BEGIN_US - US_PER_S)
-    subscribes = _common("primary", began_us, len(stores["at_us"]) + 1 + number, containers)
+    subscribes = common("primary", began_us, len(stores["at_us"]) + 1 + number, containers)
     subscribes |= {
-        "application": _texts("app", application),
+        "application": texts("app", application),
         "name": pa.array([""] * containers),
-        "peer": _texts("c", number),
+        "peer": texts("c", number),
     }
-    _write(root, "subscribe", subscribes)
+    write_rows(root, "subscribe", subscribes)
     end_us = np.array([stores["at_us"].max() + 600 * US_PER_S])
-    stop = _common("primary", end_us, np.array([len(stores["at_us"]) + containers + 1]), 1)
-    _write(root, "stop", stop)
-    applies = _apply_rows(stores, shape, rng)
-    for part, begin in enumerate(range(0, len(applies["row"]), FILE_ROWS), 1):
-        piece = {name: array.slice(begin, FILE_ROWS) for name, array in applies.items()}
-        _write(root, "apply", piece, f"containers-1-{part}")
+    stop = common("primary", end_us, np.array([len(stores["at_us"]) + containers + 1]), 1)
+    write_rows(root, "stop", stop)
+    for one in range(shape.applications):
+        own = {name: values[stores["application"] == one] for name, values in stores.items()}
+        rng = np.random.default_rng((shape.seed, one))
+        write_pieces(root, "apply", _apply_rows(own, shape, rng), f"containers{one}")
 
 
 def _stores(shape: LogShape) -> dict[str, Numbers]:
@@ -101,13 +101,13 @@ def _stores(shape: LogShape) -> dict[str, Numbers]:
 
 def _store_rows(stores: dict[str, Numbers]) -> dict[str, Any]:
     count = len(stores["at_us"])
-    rows = _common("primary", stores["at_us"], np.arange(1, count + 1), count)
+    rows = common("primary", stores["at_us"], np.arange(1, count + 1), count)
     ids = _ids(stores["application"], stores["name"], stores["version"])
     before = _ids(stores["application"], stores["name"], stores["version"] - 1)
     before[stores["version"] == 1] = np.frombuffer(NO_VERSION, np.uint8)
     return rows | {
-        "application": _texts("app", stores["application"]),
-        "name": _texts("name", stores["name"]),
+        "application": texts("app", stores["application"]),
+        "name": texts("name", stores["name"]),
         "first": pa.array(stores["version"]),
         "sequence": pa.array(stores["version"]),
         "step": pa.array(stores["step"]),
@@ -120,16 +120,17 @@ def _store_rows(stores: dict[str, Numbers]) -> dict[str, Any]:
 def _apply_rows(
     stores: dict[str, Numbers], shape: LogShape, rng: np.random.Generator
 ) -> dict[str, Any]:
+    """Of the containers of one application."""
     count = len(stores["at_us"])
     store = np.repeat(np.arange(count), shape.containers)
     own = np.tile(np.arange(shape.containers), count)
     container = stores["application"][store] * shape.containers + own
     took_us = (rng.gamma(2.0, 20_000, len(store)) + 500).astype(np.int64)
-    pairs = shape.applications * shape.containers * shape.names
+    pairs = shape.containers * shape.names
     last = np.where(
         rng.random(pairs) < shape.silent, rng.integers(0, shape.versions, pairs), shape.versions
     )
-    pair = container * shape.names + stores["name"][store]
+    pair = own * shape.names + stores["name"][store]
     kept = (rng.random(len(store)) >= shape.skipped) & (stores["version"][store] <= last[pair])
     store, container, took_us = store[kept], container[kept], took_us[kept]
     late = rng.random(len(store)) < shape.late
@@ -146,30 +147,31 @@ def _apply_rows(
     row = np.arange(len(container)) - np.repeat(begins, lengths) + 1
     ids = _ids(stores["application"][store], stores["name"][store], stores["version"][store])
     ids[rng.random(len(store)) < shape.altered, -1] = 255
-    nodes = _texts("c", container)
-    rows = _common(nodes, at_us, row, len(store), "container")
+    nodes = texts("c", container)
+    rows = common(nodes, at_us, row, len(store), "container")
     return rows | {
-        "site": _texts("site", container % 4),
-        "application": _texts("app", stores["application"][store]),
-        "name": _texts("name", stores["name"][store]),
+        "site": texts("site", container % 4),
+        "application": texts("app", stores["application"][store]),
+        "name": texts("name", stores["name"][store]),
         "first": pa.array(stores["version"][store]),
         "sequence": pa.array(stores["version"][store]),
         "step": pa.array(stores["step"][store]),
         "epoch": pa.array(np.ones(len(store), np.int64)),
         "digest": _bytes(ids),
         "peer": pa.repeat("primary", len(store)),
-        "sent_at": _stamps(sent_us),
+        "sent_at": stamps(sent_us),
         "sent_mono_us": pa.array(sent_us - BOOT_US),
     }
 
 
-def _common(
+def common(
     node: str | pa.Array, at_us: Numbers, row: Numbers, count: int, role: str = "node"
 ) -> dict[str, Any]:
+    """The columns that every row has."""
     return {
         "schema": pa.repeat(pa.scalar(1, pa.int16()), count),
         "run": pa.repeat("large", count),
-        "at": _stamps(at_us),
+        "at": stamps(at_us),
         "mono_us": pa.array(at_us - BOOT_US),
         "node": pa.repeat(node, count) if isinstance(node, str) else node,
         "role": pa.repeat(role, count),
@@ -193,17 +195,25 @@ def _bytes(ids: Numbers) -> pa.Array:
     return fixed.cast(pa.binary())
 
 
-def _texts(prefix: str, numbers: Numbers) -> pa.Array:
-    known, places = np.unique(numbers, return_inverse=True)
-    names = pa.array([f"{prefix}{number}" for number in known])
-    return names.take(pa.array(places))
+def texts(prefix: str, numbers: Numbers) -> pa.Array:
+    """Names by numbers that are close to each other."""
+    least, most = int(numbers.min()), int(numbers.max())
+    names = pa.array([f"{prefix}{number}" for number in range(least, most + 1)])
+    return names.take(pa.array(numbers - least))
 
 
-def _stamps(us: Numbers) -> pa.Array:
+def stamps(us: Numbers) -> pa.Array:
     return pa.array(us).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _write(root: Path, kind: str, columns: dict[str, Any], name: str = "primary-1-1") -> None:
+def write_pieces(root: Path, kind: str, columns: dict[str, Any], process: str) -> None:
+    """Files of at most `FILE_ROWS` rows, as of one process."""
+    for part, begin in enumerate(range(0, len(columns["row"]), FILE_ROWS), 1):
+        piece = {name: array.slice(begin, FILE_ROWS) for name, array in columns.items()}
+        write_rows(root, kind, piece, f"{process}-1-{part}")
+
+
+def write_rows(root: Path, kind: str, columns: dict[str, Any], name: str = "primary-1-1") -> None:
     directory = root / f"date={DATE}" / f"kind={kind}"
     directory.mkdir(parents=True, exist_ok=True)
     count = len(columns["row"])

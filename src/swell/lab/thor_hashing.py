@@ -92,17 +92,16 @@ TABLE = (
 
 def digests(names: Iterable[bytes]) -> NDArray[np.void]:
     """SHA-1 of each name; the fields `upper` and `zone` begin its two halves."""
-    joined = b"".join(sha1(name, usedforsecurity=False).digest() for name in names)
+    joined = b"".join([sha1(name, usedforsecurity=False).digest() for name in names])
     return np.frombuffer(joined, DIGEST)
 
 
 def names(salt: int, kind: str, members: range, points: int) -> Iterable[bytes]:
     """Names of all points, member by member, as `swell.rings.digest.points_of` forms them."""
+    suffixes = [b"", *(b"#%d" % j for j in range(1, points))]
     for member in members:
         name = b"%d/%b%d" % (salt, kind.encode(), member)
-        yield name
-        for j in range(1, points):
-            yield b"%b#%d" % (name, j)
+        yield from [name + suffix for suffix in suffixes]
 
 
 def partitions(positions: NDArray[np.uint64], members: int) -> NDArray[np.float64]:

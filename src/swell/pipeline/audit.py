@@ -6,6 +6,8 @@ plays a part in another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import NamedTuple
 
@@ -14,22 +16,22 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from swell.events.schema import Kind
-from swell.pipeline.audit_deliveries import (
-    altered,
-    deliveries,
-    offsets,
-    received,
-    suspects,
-    undelivered,
-)
+from swell.pipeline.audit_deliveries import altered, offsets, received, suspects, undelivered
 from swell.pipeline.audit_interest import interested, subscriptions
-from swell.pipeline.audit_losses import losses, of_nodes
-from swell.pipeline.audit_order import acknowledgements, misplaced
-from swell.pipeline.audit_rows import log_ends, stored, timed
+from swell.pipeline.audit_keys import PAIR, find_keys
+from swell.pipeline.audit_losses import lives_of, losses, of_nodes
+from swell.pipeline.audit_matching import PART_ROWS, judged, matched
+from swell.pipeline.audit_order import acknowledgements, applied, misplaced, resumed
+from swell.pipeline.audit_rows import log_ends, stored, tally, timed
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.boards import boards
 from swell.pipeline.chains import chains
 from swell.pipeline.verdicts import EVIDENCE, summary
+
+SMALL_ROWS = 500_000
+"""At most so many rows are sent to every task, rather than have another frame shuffled."""
+
+PLANNERS = 4
 
 BOARD = frozenset(map(str, (Kind.WRITE, Kind.NOTIFY)))
 """Without rows of these kinds there is nothing to be said about a board."""
@@ -72,33 +74,41 @@ class AuditResult(NamedTuple):
 def run(spark: SparkSession, events: DataFrame, settings: AuditSettings) -> AuditResult:
     """Judge all runs of a frame."""
     rows = timed(events)
-    kinds = {row["kind"] for row in rows.select("kind").distinct().collect()}
+    tallied = settled(tally(rows))
+    kinds = {row["kind"] for row in tallied.select("kind").distinct().collect()}
     if not kinds:
         return AuditResult([], Counts(0, 0, 0), spark.createDataFrame([], EVIDENCE))
-    versions = settled(stored(rows))
-    lost = settled(losses(rows))
-    suspected = settled(suspects(rows, versions, settings))
+    own = settled(
+        offsets(tallied, settings, "run", "node").withColumnRenamed("offset_us", "own_offset_us")
+    )
+    lost = settled(losses(rows, settled(lives_of(tallied)), own))
     node_losses = of_nodes(lost)
-    ends = settled(log_ends(rows, settings))
+    ends = settled(log_ends(tallied, settings))
+    subscribed = settled(subscriptions(rows, ends, own))
+    keys = find_keys(rows, tallied, subscribed)
+    versions = settled(keys.of_configurations(stored(rows)))
+    suspected = settled(suspects(rows, small(versions), settings))
     counted = Observation()
-    got = received(rows)
-    judged = observed(expected_deliveries(rows, versions, ends, got, settings), counted)
+    rows = keys.of_processes(keys.of_configurations(rows))
+    subscribed = keys.of_processes(subscribed, "container")
+    matches = matched_deliveries(rows, tallied, versions, subscribed, settings)
+    found = settled(judged(matches, counted, settings))
     parts = [
-        undelivered(judged, lost, settings),
+        undelivered(found, versions, keys.processes, lost, settings),
         altered(suspected, versions, node_losses),
-        misplaced(got),
+        misplaced(settled(applied(received(of_disordered(rows, found)))), resumed(rows)),
         acknowledgements(rows),
         *chains(rows, versions, suspected, node_losses, settings),
     ]
     if kinds & BOARD:
         parts += boards(rows, ends, lost, settings, settled)
-    found = reduce(DataFrame.unionByName, map(settled, parts))
-    rows_found = summary(found).orderBy("run", "verdict").collect()
+    evidence = reduce(DataFrame.unionByName, settled_together(parts))
+    summed = summary(evidence).orderBy("run", "verdict").collect()
     counts = counted.get
     return AuditResult(
-        [SummaryRow(*row) for row in rows_found],
+        [SummaryRow(*row) for row in summed],
         Counts(counts["expected"], counts["delivered"], counts["skipped"]),
-        found,
+        evidence,
     )
 
 
@@ -108,27 +118,40 @@ def settled(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
 
 
-def expected_deliveries(
+def settled_together(frames: Sequence[DataFrame]) -> list[DataFrame]:
+    """Several at a time: what most of them cost is to be planned, and that leaves cores idle."""
+    with ThreadPoolExecutor(PLANNERS) as pool:
+        return list(pool.map(settled, frames))
+
+
+def small(frame: DataFrame) -> DataFrame:
+    """A settled frame that goes to every task if it is small enough, so that what it is joined with
+    stays where it is."""
+    return f.broadcast(frame) if frame.count() <= SMALL_ROWS else frame
+
+
+def matched_deliveries(
     rows: DataFrame,
+    tallied: DataFrame,
     versions: DataFrame,
-    ends: DataFrame,
-    got: DataFrame,
+    subscribed: DataFrame,
     settings: AuditSettings,
 ) -> DataFrame:
-    """Every expected delivery with what satisfies it."""
-    own = offsets(rows, settings, "run", "node").withColumnRenamed("offset_us", "own_offset_us")
-    pairs = offsets(rows, settings, "run", "application", "epoch", "node").withColumnRenamed(
-        "node", "container"
+    """Every expected delivery with what satisfies it, and all that was received."""
+    clocks = offsets(tallied, settings, "run", "application", "epoch", "node")
+    clocks = settled(clocks.withColumnRenamed("node", "container"))
+    cores = rows.sparkSession.sparkContext.defaultParallelism
+    # Versions are few and deliveries many: what multiplies them is spread over all cores.
+    spread = versions.drop("digests").repartition(4 * cores)
+    expected = interested(spread, small(subscribed), settings.sla_us).join(
+        small(clocks), ["run", "application", "epoch", "container"], "left"
     )
-    subscribed = subscriptions(rows, ends, own)
-    return deliveries(interested(versions, subscribed, settings.sla_us), got, pairs, settings)
+    total = tallied.agg(f.sum("rows").alias("rows")).first()
+    assert total is not None
+    return matched(expected, rows, max(2 * cores, 2 * total["rows"] // PART_ROWS))
 
 
-def observed(judged: DataFrame, counted: Observation) -> DataFrame:
-    """Counts the deliveries as they pass."""
-    return judged.observe(
-        counted,
-        f.count(f.lit(1)).alias("expected"),
-        f.count("by").alias("delivered"),
-        f.count_if(f.col("version") < f.col("by.range_first")).alias("skipped"),
-    )
+def of_disordered(rows: DataFrame, found: DataFrame) -> DataFrame:
+    """All rows of the containers and configurations that were not taken once and in order."""
+    pairs = settled(found.where(~f.col("is_wanted")).select(*PAIR).distinct())
+    return rows.join(small(pairs), list(PAIR), "left_semi")

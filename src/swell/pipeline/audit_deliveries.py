@@ -2,7 +2,7 @@
 
 An apply row stands for a range of versions. Rows of a container that take a configuration further
 make disjoint ranges (reached before, reached with it], so each expected version has at most one of
-them, and no row is taken apart.
+them, and no row is taken apart. `audit_matching` finds it.
 """
 
 from __future__ import annotations
@@ -43,78 +43,44 @@ def offset(difference_us: Column, settings: AuditSettings) -> Column:
 
 
 def offsets(rows: DataFrame, settings: AuditSettings, *pair: str) -> DataFrame:
-    """(*pair, offset_us), of those pairs whose clocks are off. The primary of an application in an
-    epoch is one process: it need not be named to be one side of a pair."""
-    took = of_configurations(rows, Kind.APPLY).where(f.col("sent_us").isNotNull())
-    fastest = f.min(f.col("at_us") - f.col("sent_us"))
+    """(*pair, offset_us), of those pairs whose clocks are off; from rows, or from their tally. The
+    primary of an application in an epoch is one process, and need not be named to be one side."""
     return (
-        took.groupBy(*pair)
-        .agg(offset(fastest, settings).alias("offset_us"))
+        of_configurations(rows, Kind.APPLY)
+        .groupBy(*pair)
+        .agg(offset(f.min("took_us"), settings).alias("offset_us"))
         .where(f.col("offset_us").isNotNull())
     )
 
 
+def on_one_machine(before: Column, after: Column, settings: AuditSettings) -> Column:
+    """Whether two rows (structs of at_us and mono_us) come from machines started together."""
+    boot = (before["at_us"] - before["mono_us"]) - (after["at_us"] - after["mono_us"])
+    return f.abs(boot) <= settings.same_machine_us
+
+
 def taken(before: Column, after: Column, off_us: Column, settings: AuditSettings) -> Column:
     """Time between two rows (structs of at_us and mono_us) of two processes."""
-    boot = (before["at_us"] - before["mono_us"]) - (after["at_us"] - after["mono_us"])
     wall = after["at_us"] - before["at_us"] - f.coalesce(off_us, f.lit(0))
-    same_machine = f.abs(boot) <= settings.same_machine_us
+    same_machine = on_one_machine(before, after, settings)
     return f.when(same_machine, after["mono_us"] - before["mono_us"]).otherwise(wall)
 
 
-def deliveries(
-    expected: DataFrame, got: DataFrame, pair_offsets: DataFrame, settings: AuditSettings
+def undelivered(
+    judged: DataFrame,
+    stored: DataFrame,
+    processes: DataFrame,
+    lost: DataFrame,
+    settings: AuditSettings,
 ) -> DataFrame:
-    """Every expected delivery once, with the row that satisfies it, if any, and `latency_us`.
-
-    Rows that take a container further end at ever higher versions: the one that satisfies a version
-    is the nearest that ends at it or above. So one sort finds all, where a join by range would
-    compare every version of a configuration with every row of it."""
-    key = (*CONFIGURATION, "container")
-    store = f.struct("at_us", "mono_us", "node", "start", "row", "epoch")
-    by = f.struct("at_us", "mono_us", "start", "row", f.col("first").alias("range_first"))
-    nothing = f.lit(None)
-    wanted = expected.select(*key, "version", store.alias("store"), nothing.alias("by"))
-    progress = got.where(f.col("sequence") > f.coalesce("reached", f.lit(0))).select(
-        *CONFIGURATION,
-        f.col("node").alias("container"),
-        f.col("sequence").alias("version"),
-        nothing.alias("store"),
-        by.alias("by"),
-    )
-    is_wanted = f.col("store").isNotNull()
-    down = Window.partitionBy(*key).orderBy(f.desc("version"), is_wanted)
-    so_far = down.rowsBetween(Window.unboundedPreceding, 0)
-    repeats = f.lag(is_wanted).over(down) & (f.lag("version").over(down) == f.col("version"))
-    matched = (
-        wanted.unionByName(progress)
-        .withColumns(
-            {
-                "by": f.last("by", ignorenulls=True).over(so_far),
-                "repeats": f.coalesce(repeats, f.lit(False)),
-            }
-        )
-        .where(is_wanted & ~f.col("repeats"))
-        .select(*key, "version", "store.*", "by")
-    )
-    stored = f.struct("at_us", "mono_us")
-    return matched.join(
-        f.broadcast(pair_offsets), ["run", "application", "epoch", "container"], "left"
-    ).withColumn("latency_us", taken(stored, f.col("by"), f.col("offset_us"), settings))
-
-
-def undelivered(judged: DataFrame, lost: DataFrame, settings: AuditSettings) -> DataFrame:
     """Evidence of missing and late deliveries: one row per container and configuration, or per row
-    that came late."""
-    is_missing = f.col("latency_us").isNull() | (f.col("latency_us") > settings.horizon_us)
-    verdict = f.when(is_missing, str(Verdict.MISSING)).when(
-        f.col("latency_us") > settings.sla_us, str(Verdict.LATE)
-    )
+    that came late. `stored` and `processes` give the numbers their names back."""
     store = f.struct("version", "at_us", "node", "start", "row")
     container_losses = lost.select("run", f.col("node").alias("container"), "losses")
     bad = (
-        judged.withColumn("verdict", verdict)
-        .where(f.col("verdict").isNotNull())
+        judged.where(f.col("is_wanted"))
+        .join(stored.drop("mono_us", "digests"), ["configuration", "version"], "inner")
+        .join(processes.select("process", f.col("node").alias("container")), "process", "inner")
         .withColumn("by", f.when(f.col("verdict") == str(Verdict.LATE), f.col("by")))
         .join(f.broadcast(container_losses), ["run", "container"], "left")
         .withColumn("excused", touched(f.col("at_us"), f.col("at_us") + settings.sla_us))

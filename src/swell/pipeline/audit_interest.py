@@ -82,8 +82,8 @@ def _deaths(rows: DataFrame, own_offsets: DataFrame) -> DataFrame:
 
 
 def interested(stored: DataFrame, subscribed: DataFrame, sla_us: int) -> DataFrame:
-    """Expected deliveries: the columns of `stored` and `container`; several times, where several
-    patterns match. Names join by equality; only patterns are tried on all names."""
+    """Expected deliveries: the columns of `stored`, `container` and `process`; several times, where
+    several patterns match. Names join by equality; only patterns are tried on all names."""
     in_time = (f.col("at_us") >= f.col("begin_us")) & (f.col("at_us") + sla_us <= f.col("end_us"))
     pattern = f.col("pattern")
     by_pattern = (pattern == "") | pattern.endswith(WILDCARD)
@@ -100,5 +100,5 @@ def interested(stored: DataFrame, subscribed: DataFrame, sla_us: int) -> DataFra
     matched = stored.join(subscribed.where(by_pattern), ["run", "application"], "inner").where(
         in_time & matches
     )
-    columns = [*stored.columns, "container"]
+    columns = [*stored.columns, "container", "process"]
     return named.select(*columns).unionByName(matched.select(*columns))

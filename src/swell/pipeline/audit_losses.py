@@ -1,8 +1,10 @@
 """Losses: the times in which a process may have had rows that the log lacks.
 
-A killed process loses what it had not written yet, a full disk costs rows. Row numbers count from
-1 without gaps in each life and a life that ends well ends with its own stop row, so both show. What
-a loss explains is excused: the audit proves, it does not guess.
+A killed process loses what it had not written yet, a full disk costs rows, old files are removed,
+and a process may live before it begins to write events. Row numbers count from 1 without gaps in
+each life and a life that ends well ends with its own stop row; nodes number their lives from 1, and
+who subscribes lives. So all of it shows. What a loss explains is excused: the audit proves, it does
+not guess.
 """
 
 from __future__ import annotations
@@ -10,28 +12,41 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from swell.events.rows import NODE_ROLE
 from swell.events.schema import Kind
-from swell.pipeline.audit_rows import of_kind, subject
+from swell.pipeline.audit_rows import of_configurations, of_kind, subject
 from swell.pipeline.audit_settings import NEVER_US, US_PER_S
 
 LIFE = ("run", "node", "start")
+
+CONTAINER_ROLE = "container"
 
 CRASH_TOLERANCE_US = US_PER_S
 """A crash that was found that long before the last row of the life was none of it."""
 
 
-def losses(rows: DataFrame) -> DataFrame:
-    """(run, node, role, `losses`: array of (from_us, to_us)) of every process that has any."""
-    own_stop = (f.col("kind") == str(Kind.STOP)) & (subject() == f.col("node"))
-    lives = rows.groupBy(*LIFE).agg(
+def lives_of(tallied: DataFrame) -> DataFrame:
+    """One row per life of a process."""
+    return tallied.groupBy(*LIFE).agg(
         f.max("role").alias("role"),
-        f.min("at_us").alias("begin_us"),
-        f.max("at_us").alias("last_us"),
-        f.count("*").alias("rows"),
-        f.max("row").alias("top"),
-        f.max(own_stop).alias("stopped"),
+        f.min("begin_us").alias("begin_us"),
+        f.max("last_us").alias("last_us"),
+        f.sum("rows").alias("rows"),
+        f.max("top").alias("top"),
+        f.max("stopped").alias("stopped"),
     )
-    found = _crashes(rows, lives).unionByName(_gaps(rows, lives))
+
+
+def losses(rows: DataFrame, lives: DataFrame, own_offsets: DataFrame) -> DataFrame:
+    """(run, node, role, `losses`: array of (from_us, to_us)) of every process that has any.
+
+    `own_offsets`: how much the clock of a container is ahead, where it is."""
+    found = (
+        _crashes(rows, lives)
+        .unionByName(_gaps(rows, lives))
+        .unionByName(_lives_of_nodes(lives))
+        .unionByName(_lives_of_containers(rows, lives, own_offsets))
+    )
     window = f.struct("from_us", "to_us")
     return found.groupBy("run", "node").agg(
         f.max("role").alias("role"), f.sort_array(f.collect_list(window)).alias("losses")
@@ -71,17 +86,75 @@ def _gaps(rows: DataFrame, lives: DataFrame) -> DataFrame:
     before = (f.lag("row", 1, 0).over(in_life), f.lag("at_us", 1, -NEVER_US).over(in_life))
     return (
         rows.select(*LIFE, "role", "row", "at_us")
-        .join(with_gaps, list(LIFE), "left_semi")
+        .join(f.broadcast(with_gaps), list(LIFE), "left_semi")
         .withColumns({"row_before": before[0], "from_us": before[1]})
         .where(f.col("row") > f.col("row_before") + 1)
         .select("run", "node", "role", "from_us", f.col("at_us").alias("to_us"))
     )
 
 
+def _lives_of_nodes(lives: DataFrame) -> DataFrame:
+    """Before a life whose number is not the next one: the lives between have no rows."""
+    in_order = Window.partitionBy("run", "node").orderBy("start")
+    before = (f.lag("start", 1, 0).over(in_order), f.lag("last_us", 1, -NEVER_US).over(in_order))
+    return (
+        lives.where(f.col("role") == NODE_ROLE)
+        .withColumns({"start_before": before[0], "from_us": before[1]})
+        .where(f.col("start") > f.col("start_before") + 1)
+        .select("run", "node", "role", "from_us", f.col("begin_us").alias("to_us"))
+    )
+
+
+def _lives_of_containers(rows: DataFrame, lives: DataFrame, own_offsets: DataFrame) -> DataFrame:
+    """Between two lives of a container, before the first and after the last, if it subscribed then:
+    it lived, and has no rows of it."""
+    subscribes = (
+        of_configurations(rows, Kind.SUBSCRIBE)
+        .select("run", subject().alias("node"), f.col("at_us").alias("subscribe_us"))
+        .distinct()
+    )
+    in_order = Window.partitionBy("run", "node").orderBy("start")
+    offset_us = f.coalesce("own_offset_us", f.lit(0))
+    begins = (
+        lives.join(f.broadcast(own_offsets), ["run", "node"], "left")
+        .withColumns(
+            {"begin_us": f.col("begin_us") - offset_us, "last_us": f.col("last_us") - offset_us}
+        )
+        .withColumns(
+            {
+                "from_us": f.lag("last_us", 1, -NEVER_US).over(in_order),
+                "next_us": f.lead("begin_us").over(in_order),
+            }
+        )
+    )
+    between = begins.select("run", "node", "from_us", f.col("begin_us").alias("to_us")).unionByName(
+        begins.where(f.col("next_us").isNull() & f.col("stopped")).select(
+            "run", "node", f.col("last_us").alias("from_us"), f.lit(NEVER_US).alias("to_us")
+        )
+    )
+    inside = (f.col("subscribe_us") > f.col("from_us")) & (f.col("subscribe_us") < f.col("to_us"))
+    unseen = subscribes.select("run", "node").distinct().join(lives, ["run", "node"], "left_anti")
+    return (
+        between.join(subscribes, ["run", "node"], "inner")
+        .where(inside)
+        .select("run", "node", "from_us", "to_us")
+        .unionByName(
+            unseen.select(
+                "run",
+                "node",
+                f.lit(-NEVER_US).alias("from_us"),
+                f.lit(NEVER_US).alias("to_us"),
+            )
+        )
+        .distinct()
+        .select("run", "node", f.lit(CONTAINER_ROLE).alias("role"), "from_us", "to_us")
+    )
+
+
 def of_nodes(lost: DataFrame) -> DataFrame:
     """(run, `losses`): of all nodes of a run together."""
     return (
-        lost.where(f.col("role") == "node")
+        lost.where(f.col("role") == NODE_ROLE)
         .groupBy("run")
         .agg(f.flatten(f.collect_list("losses")).alias("losses"))
     )

@@ -14,9 +14,14 @@ from swell.pipeline.audit_rows import of_configurations
 from swell.pipeline.verdicts import Verdict, evidence
 
 
-def misplaced(got: DataFrame) -> DataFrame:
-    """Evidence of duplicate, out-of-order and went-back, from rows as `received` gives them."""
-    applies = got.where(f.col("kind") == str(Kind.APPLY)).select(
+def resumed(rows: DataFrame) -> DataFrame:
+    """(run, node, start, application) of lives that go on with what earlier ones had."""
+    return of_configurations(rows, Kind.START).select("run", "node", "start", "application")
+
+
+def applied(got: DataFrame) -> DataFrame:
+    """Of rows as `received` gives them, the apply rows, with what `misplaced` has to know."""
+    return got.where(f.col("kind") == str(Kind.APPLY)).select(
         *RECEIVED,
         "start",
         "row",
@@ -26,6 +31,10 @@ def misplaced(got: DataFrame) -> DataFrame:
         "applied_in_life",
         "applied_in_lives_before",
     )
+
+
+def misplaced(applies: DataFrame, resumed: DataFrame) -> DataFrame:
+    """Evidence of duplicate, out-of-order and went-back."""
     again = applies.where(f.col("first") <= f.col("applied_in_life")).alias("a")
     earlier = applies.select(*RECEIVED, "start", "row", "first", "sequence").alias("b")
     overlap = [
@@ -37,7 +46,7 @@ def misplaced(got: DataFrame) -> DataFrame:
     back = applies.where(
         (f.col("sequence") < f.col("applied_in_lives_before"))
         & (f.col("first") > f.coalesce("applied_in_life", f.lit(0)))
-    )
+    ).join(f.broadcast(resumed), ["run", "node", "start", "application"], "left_semi")
     found = (
         (again.join(earlier, overlap, "left_semi"), Verdict.DUPLICATE),
         (again.join(earlier, overlap, "left_anti"), Verdict.OUT_OF_ORDER),

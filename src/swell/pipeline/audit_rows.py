@@ -10,6 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from swell.events.rows import NODE_ROLE
 from swell.events.schema import Kind
 from swell.pipeline.audit_settings import AuditSettings
 
@@ -19,11 +20,13 @@ CONFIGURATION = ("run", "application", "name")
 
 
 def timed(events: DataFrame) -> DataFrame:
-    """With the wall clocks in microseconds, and `first` in every row that has a `sequence`."""
+    """With the wall clocks in microseconds, the time between them, and `first` in every row that
+    has a `sequence`."""
     return events.withColumns(
         {
             "at_us": f.unix_micros("at"),
             "sent_us": f.unix_micros("sent_at"),
+            "took_us": f.unix_micros("at") - f.unix_micros("sent_at"),
             "first": f.coalesce("first", "sequence"),
         }
     )
@@ -57,8 +60,23 @@ def stored(rows: DataFrame) -> DataFrame:
     )
 
 
-def log_ends(rows: DataFrame, settings: AuditSettings) -> DataFrame:
-    """Up to when each run is judged: `end_us`."""
-    of_nodes = f.max(f.when(f.col("role") == "node", f.col("at_us")))
-    end = f.coalesce(of_nodes, f.max("at_us")) - settings.tail_us
-    return rows.groupBy("run").agg(end.alias("log_end_us"))
+def tally(rows: DataFrame) -> DataFrame:
+    """What one look at all rows gives, by process, life, kind, application and epoch: how many
+    `rows`, the `top` number, from `begin_us` to `last_us`, the shortest `took_us`. `stopped`: these
+    are a process's own stop rows."""
+    own_stop = (f.col("kind") == str(Kind.STOP)) & (subject() == f.col("node"))
+    life = ("run", "node", "start", "role")
+    return rows.groupBy(*life, "kind", "application", "epoch", own_stop.alias("stopped")).agg(
+        f.count(f.lit(1)).alias("rows"),
+        f.max("row").alias("top"),
+        f.min("at_us").alias("begin_us"),
+        f.max("at_us").alias("last_us"),
+        f.min("took_us").alias("took_us"),
+    )
+
+
+def log_ends(tallied: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Up to when each run is judged: `log_end_us`."""
+    of_nodes = f.max(f.when(f.col("role") == NODE_ROLE, f.col("last_us")))
+    end = f.coalesce(of_nodes, f.max("last_us")) - settings.tail_us
+    return tallied.groupBy("run").agg(end.alias("log_end_us"))

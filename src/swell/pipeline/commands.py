@@ -1,46 +1,29 @@
 """`swell pipeline`: run a job of the pipeline on a log of events.
 
-The same commands by `python -m swell.pipeline`, which is also what `spark-submit` runs. Exit codes:
-0 done and nothing wrong, 1 the audit found violations, 2 it could not be done, 130 Ctrl-C. With
-`--json` standard output carries the JSON and nothing else.
+The same commands by `python -m swell.pipeline`, which is also what `spark-submit` runs. How they
+are run, and what they exit with, is in `swell.pipeline.running`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from swell.errors import SwellError
-from swell.pipeline.failures import plain_errors
-from swell.pipeline.outcome import Outcome, check_out, show, to_line, write
-from swell.pipeline.progress import shown
-from swell.pipeline.session import SessionSettings, check_packages, open_session
-from swell.pipeline.source_files import find_log
+from swell.pipeline.outcome import Outcome
+from swell.pipeline.running import Run, job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXIT_FAILED = 2
-EXIT_INTERRUPTED = 130
+QUICK = 100
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 EventsOption = Annotated[
     str, typer.Option("--events", metavar="PATH", help="Directory that nodes write events to.")
 ]
-MasterOption = Annotated[
-    str, typer.Option("--master", help="Of Spark: local[2], spark://HOST:7077; all cores.")
-]
-MemoryOption = Annotated[str, typer.Option("--memory", help="Of Spark's driver.")]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write tables and reports here.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 StreamOption = Annotated[
     bool, typer.Option("--stream", help="Follow the log while it grows, until Ctrl-C.")
 ]
@@ -54,68 +37,18 @@ DelayOption = Annotated[
     float, typer.Option("--delay", help="With --stream: seconds that rows may come late.")
 ]
 SlaOption = Annotated[float, typer.Option("--sla", help="Seconds a delivery may take.")]
-WindowOption = Annotated[float, typer.Option("--window", help="Seconds; 0: the whole log.")]
-
-Job = Callable[["SparkSession"], Outcome]
-
-
-class Run:
-    """How a job is run: where Spark is, and where the outcome goes."""
-
-    def __init__(self, job: str, master: str, memory: str, out: Path | None, json: bool) -> None:
-        self.job = job
-        self.settings = SessionSettings(master=master, memory=memory, name=f"swell {job}")
-        self.out = out
-        self.json = json
-
-    def __call__(self, job: Job, events: str | None = None) -> None:
-        """Run it, tell the outcome and exit with its code."""
-        try:
-            code = self._run(job, events)
-        except SwellError as error:
-            print(f"swell pipeline {self.job}: {error}", file=sys.stderr)
-            code = EXIT_FAILED
-        except KeyboardInterrupt:
-            print(f"swell pipeline {self.job}: interrupted", file=sys.stderr)
-            code = EXIT_INTERRUPTED
-        raise typer.Exit(code)
-
-    def _run(self, job: Job, events: str | None) -> int:
-        check_out(self.out)
-        check_packages()
-        if events is not None:
-            find_log(events)  # a wrong path is told before Spark has started
-        with plain_errors():
-            with shown("starting Spark"):
-                session = open_session(self.settings)
-                spark = session.__enter__()
-            try:
-                with shown(self.job, spark):
-                    outcome = job(spark)
-                    written = write(outcome, self.out) if self.out is not None else []
-            except BaseException:
-                session.__exit__(*sys.exc_info())
-                raise
-            session.__exit__(None, None, None)
-        show(outcome, self.json, written)
-        return outcome.exit_code
-
-
-def _tell(json: bool) -> Callable[[list[dict[str, Any]]], None]:
-    """What a stream found, batch by batch: as lines of JSON, or as tables."""
-
-    def tell(rows: list[dict[str, Any]]) -> None:
-        if json:
-            for row in rows:
-                print(to_line(row), flush=True)
-        else:
-            show(Outcome("found", tables={"found": rows}), as_json=False)
-
-    return tell
+WindowOption = Annotated[
+    float, typer.Option("--window", help="Seconds; 0: the whole log, a minute of a stream.")
+]
+SilenceOption = Annotated[
+    float, typer.Option("--window", help="Seconds after which a silent flow has ended.")
+]
 
 
 @app.command()
+@job("audit")
 def audit(
+    run: Run,
     events: EventsOption,
     sla: SlaOption = 3.0,
     horizon: Annotated[
@@ -132,10 +65,6 @@ def audit(
     once: OnceOption = False,
     checkpoint: CheckpointOption = "",
     delay: DelayOption = 90.0,
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Prove that every update reached every container, once, in order and in time."""
     from swell.pipeline import jobs
@@ -145,31 +74,35 @@ def audit(
         sla_s=sla, horizon_s=horizon or None, tail_s=tail, complete=not partial
     )
 
-    def job(spark: SparkSession) -> Outcome:
+    def compute(spark: SparkSession) -> Outcome:
         if not stream:
             return jobs.audit(spark, events, settings)
         from swell.pipeline import following
 
         lasting = replace(settings, horizon_s=settings.horizon_s or following.HORIZON_S)
         how = following.Following(events, checkpoint, once, delay_s=delay)
-        return following.audit(spark, how, lasting, _tell(json))
+        return following.audit(spark, how, lasting, run.tell)
 
-    Run("audit", master, memory, out, json)(job, events)
+    run(compute, events)
 
 
 @app.command()
+@job("latency")
 def latency(
+    run: Run,
     events: EventsOption,
     by: Annotated[
         str, typer.Option("--by", help="Columns to group by: application,site,name.")
     ] = "application,site",
     window: WindowOption = 0.0,
-    since: Annotated[str, typer.Option("--since", help="Measure from: stored or sent.")] = "stored",
+    since: Annotated[
+        str, typer.Option("--since", help="Measure from: stored, or sent as every stream.")
+    ] = "",
     sla: SlaOption = 3.0,
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
+    stream: StreamOption = False,
+    once: OnceOption = False,
+    checkpoint: CheckpointOption = "",
+    delay: DelayOption = 90.0,
 ) -> None:
     """Show how long deliveries take: percentiles by application, site, name and time."""
     from swell.pipeline import jobs
@@ -178,47 +111,53 @@ def latency(
     columns = [column.strip() for column in by.split(",") if column.strip()]
     allowed = ("application", "site", "name", "node", "zone")
 
-    def job(spark: SparkSession) -> Outcome:
-        return jobs.latencies(spark, events, columns, window or None, sla, Since(since))
+    def compute(spark: SparkSession) -> Outcome:
+        if not stream:
+            begin = Since(since or Since.STORED)
+            return jobs.latencies(spark, events, columns, window or None, sla, begin)
+        from swell.pipeline import following
 
-    run = Run("latency", master, memory, out, json)
-    if since not in list(Since) or not set(columns) <= set(allowed):
+        how = following.Following(events, checkpoint, once, delay_s=delay)
+        width_s = window or following.WINDOW_S
+        return following.latency(spark, how, width_s, columns, sla, run.tell)
+
+    if since not in ("", *Since) or not set(columns) <= set(allowed):
         raise typer.BadParameter(
             f"--since is one of {', '.join(Since)}; --by of {', '.join(allowed)}"
         )
-    run(job, events)
+    if stream and since == Since.STORED:
+        raise typer.BadParameter("--stream measures from sent: leave --since out")
+    run(compute, events)
 
 
 @app.command()
+@job("monitor")
 def monitor(
+    run: Run,
     events: EventsOption,
-    window: Annotated[
-        float, typer.Option("--window", help="Seconds after which a silent flow has ended.")
-    ] = 60.0,
+    window: SilenceOption = 60.0,
     stream: StreamOption = False,
     once: OnceOption = False,
     checkpoint: CheckpointOption = "",
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show topics and nodes: who uses them, from where, how much."""
     from swell.pipeline import jobs
 
-    def job(spark: SparkSession) -> Outcome:
+    def compute(spark: SparkSession) -> Outcome:
         if not stream:
             return jobs.monitoring(spark, events, window)
         from swell.pipeline import following
 
         how = following.Following(events, checkpoint, once)
-        return following.monitor(spark, how, window, _tell(json))
+        return following.monitor(spark, how, window, run.tell)
 
-    Run("monitor", master, memory, out, json)(job, events)
+    run(compute, events)
 
 
 @app.command()
+@job("plan")
 def plan(
+    run: Run,
     events: EventsOption,
     limit_ms: Annotated[
         float, typer.Option("--limit-ms", help="Latency that topics allow; 0: any.")
@@ -229,13 +168,7 @@ def plan(
     rate_max: Annotated[
         float, typer.Option("--rate-max", help="Messages per second that a node may send.")
     ] = 1_500_000.0,
-    window: Annotated[
-        float, typer.Option("--window", help="Seconds after which a silent flow has ended.")
-    ] = 60.0,
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
+    window: SilenceOption = 60.0,
 ) -> None:
     """Plan which topics should move to which nodes."""
     from swell.pipeline import jobs
@@ -243,13 +176,13 @@ def plan(
 
     wanted = jobs.Limits(limit_ms or None, limits, window)
     settings = PlanSettings(rate_out_max=rate_max)
-    Run("plan", master, memory, out, json)(
-        lambda spark: jobs.planning(spark, events, wanted, settings), events
-    )
+    run(lambda spark: jobs.planning(spark, events, wanted, settings), events)
 
 
 @app.command()
+@job("workload")
 def workload(
+    run: Run,
     events: EventsOption,
     publish: Annotated[
         str,
@@ -261,27 +194,26 @@ def workload(
     certificates: Annotated[
         str, typer.Option("--certificates", metavar="DIR", help="With --publish: for TLS.")
     ] = "",
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Describe the load and recommend settings for it."""
     from swell.pipeline import jobs, publishing
 
-    def job(spark: SparkSession) -> Outcome:
+    def compute(spark: SparkSession) -> Outcome:
         outcome = jobs.characterization(spark, events)
         if publish:
             target = publishing.Target(publish, cluster, certificates or None)
             outcome.notes.append(publishing.publish(outcome, target))
         return outcome
 
-    Run("workload", master, memory, out, json)(job, events)
+    run(compute, events)
 
 
 @app.command()
+@job("replay")
 def replay(
-    fraction: Annotated[float, typer.Option("--fraction", help="Part of the day.")] = 0.01,
+    run: Run,
+    fraction: Annotated[float, typer.Option("--fraction", help="Part of the day.")] = 1.0,
+    quick: Annotated[bool, typer.Option("--quick", help="A hundredth of it.")] = False,
     reading: Annotated[
         str, typer.Option("--reading", help="Which figure holds: total or mean.")
     ] = "total",
@@ -290,10 +222,6 @@ def replay(
         float, typer.Option("--messages", help="Messages per second that a server can send.")
     ] = 100_000.0,
     followers: Annotated[int, typer.Option("--followers", help="Of an application.")] = 100,
-    master: MasterOption = "",
-    memory: MemoryOption = "2g",
-    out: OutOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Replay the Double 11 day: what each server would carry, and how many it takes."""
     from swell.pipeline import jobs
@@ -303,11 +231,12 @@ def replay(
     if reading not in list(Reading) or servers < 1 or followers < 1 or messages <= 0:
         raise typer.BadParameter("--reading is total or mean; the others are above 0")
 
-    def job(spark: SparkSession) -> Outcome:
-        day = Day(Reading(reading), fraction, followers=followers)
+    def compute(spark: SparkSession) -> Outcome:
+        part = fraction / QUICK if quick else fraction
+        day = Day(Reading(reading), part, followers=followers)
         return jobs.replaying(spark, day, Servers(servers, messages))
 
-    Run("replay", master, memory, out, json)(job)
+    run(compute)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -6,6 +6,7 @@ its sentence is found there and raised as it was meant.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from swell.pipeline.session import check_packages, log_path
 _OURS = re.compile(r"^swell\.[\w.]+Error: (.+)$", re.MULTILINE)
 _CLASS = re.compile(r"^\[[A-Z_.]+\] ")
 _CONTEXT_LOGGER = "DataFrameQueryContextLogger"
+_PY4J_MODULE = "java_gateway"
 _SENTENCE_CHARACTERS_MAX = 300
 
 
@@ -31,15 +33,22 @@ def plain_errors() -> Iterator[None]:
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
-    # PySpark writes an error with its context to standard error besides raising it.
+    # PySpark writes an error with its context to standard error besides raising it, and Py4J a
+    # trace of where Ctrl-C has found it.
     context = PySparkLogger.getLogger(_CONTEXT_LOGGER)
     before, context.disabled = context.disabled, True
+    logging.getLogger().addFilter(_is_not_of_py4j)
     try:
         yield
     except (PySparkException, Py4JError) as error:
         raise JobFailedError(sentence_of(str(error))) from None
     finally:
         context.disabled = before
+        logging.getLogger().removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != _PY4J_MODULE
 
 
 def sentence_of(text: str) -> str:

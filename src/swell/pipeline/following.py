@@ -1,4 +1,4 @@
-"""Jobs that follow a log while it grows: the audit and the monitor as streaming queries.
+"""Jobs that follow a log while it grows: audit, latency and monitor as streaming queries.
 
 A query reads complete files only, so it is behind by what writers hold back (`file_age_s`). Its
 checkpoint says how far it got: with the same one it goes on where it was. It ends with Ctrl-C, or
@@ -7,17 +7,19 @@ with `once` when it has seen all that is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Event, Thread
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from swell.events.schema import Kind
-from swell.pipeline import jobs, streaming
+from swell.pipeline import jobs, latency_stream, streaming
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.monitor import MESSAGES
 from swell.pipeline.outcome import Outcome
@@ -26,6 +28,8 @@ from swell.pipeline.session import ROCKSDB
 from swell.pipeline.source_files import LogError
 
 HORIZON_S = 60.0
+WINDOW_S = 60.0
+LOOK_EVERY_S = 20.0
 Tell = Callable[[list[dict[str, Any]]], None]
 """Hears of the rows of every batch that has any."""
 
@@ -42,10 +46,15 @@ class Following:
     delay_s: float = 90.0
     """How late rows may come: more than writers hold them back, plus how far clocks differ."""
 
-    def read(self, spark: SparkSession, *kinds: Kind) -> DataFrame:
+    def read(
+        self, spark: SparkSession, kinds: Sequence[Kind] = (), columns: Sequence[str] = ()
+    ) -> DataFrame:
+        """Rows of these kinds in these columns; of none: all."""
         source = spark.readStream.format("swell").option("maxRows", self.rows_max)
         if kinds:
             source = source.option("kind", ",".join(kinds))
+        if columns:
+            source = source.schema(StructType([EVENTS[name] for name in columns]))
         return source.load(self.events)
 
     def start(self, frame: DataFrame, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
@@ -61,21 +70,71 @@ def audit(
     spark: SparkSession, following: Following, settings: AuditSettings, tell: Tell
 ) -> Outcome:
     """Evidence as soon as the watermark allows it; exit code 1 if there was any."""
-    for key, value in ROCKSDB.items():
-        spark.conf.set(key, value)
     found = {"violations": 0, "excused": 0}
 
-    def each(batch: DataFrame, number: int) -> None:
-        rows = jobs.rows_of(batch)
+    def hear(rows: list[dict[str, Any]]) -> None:
         wrong = [row for row in rows if row["excuse"] is None]
         found["violations"] += len(wrong)
         found["excused"] += len(rows) - len(wrong)
         if wrong:
             tell(wrong)
 
-    evidence = streaming.evidence(following.read(spark), settings, following.delay_s)
-    _wait(following.start(evidence, each))
-    return Outcome("audit", facts=dict(found), exit_code=1 if found["violations"] else 0)
+    notes = wait(start_audit(spark, following, settings, hear))
+    code = 1 if found["violations"] else 0
+    return Outcome("audit", facts=dict(found), notes=notes, exit_code=code)
+
+
+def start_audit(
+    spark: SparkSession, following: Following, settings: AuditSettings, hear: Tell
+) -> StreamingQuery:
+    """The query of the audit; `hear` is told all evidence, batch by batch."""
+    events = following.read(spark, columns=streaming.NEEDED)
+    evidence = streaming.evidence(events, settings, following.delay_s)
+    with settings_set(spark, ROCKSDB):
+        return following.start(evidence, lambda batch, _: hear(jobs.rows_of(batch)))
+
+
+@contextmanager
+def settings_set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """For the queries that are started inside, which keep them."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, held in before.items():
+            spark.conf.unset(key) if held is None else spark.conf.set(key, held)
+
+
+def latency(
+    spark: SparkSession,
+    following: Following,
+    window_s: float,
+    by: Sequence[str],
+    sla_s: float,
+    tell: Tell,
+) -> Outcome:
+    """The table of every window that has ended, in the order of windows as they end."""
+    settings = AuditSettings(sla_s=sla_s)
+    tables = latency_stream.Tables(spark, by, settings)
+    found = {"windows": 0, "deliveries": 0, f"later than {sla_s:g} s": 0}
+    order = ("window", "run", *by)
+
+    def each(batch: DataFrame, number: int) -> None:
+        ended = batch.persist()
+        rows = jobs.rows_of(tables.table(ended).orderBy(*order))
+        ended.unpersist()
+        found["windows"] += len({row["window"] for row in rows})
+        found["deliveries"] += sum(row["count"] for row in rows)
+        found[f"later than {sla_s:g} s"] += sum(row["late"] for row in rows)
+        if rows:
+            tell(rows)
+
+    events = following.read(spark, [Kind.APPLY], latency_stream.NEEDED)
+    counted = latency_stream.histograms(events, window_s, by, settings, following.delay_s)
+    notes = wait(following.start(counted, each))
+    return Outcome("latency", facts=dict(found), notes=notes)
 
 
 def monitor(spark: SparkSession, following: Following, window_s: float, tell: Tell) -> Outcome:
@@ -89,15 +148,16 @@ def monitor(spark: SparkSession, following: Following, window_s: float, tell: Te
         before, known = known, latest(known.unionByName(batch)).localCheckpoint()
         before.unpersist()
         with suppress(LogError):  # no coordinates yet
-            topics, nodes = jobs.topics_of(known, window_s)
-            rows = jobs.rows_of(topics.orderBy("topic"))
-            outcome.facts = {"topics": len(rows), "nodes with a coordinate": len(nodes)}
+            topics = jobs.topics_of(known, window_s)
+            rows = jobs.rows_of(topics.table.orderBy("topic"))
+            topics.forget()
+            outcome.facts = {"topics": len(rows), "nodes with a coordinate": len(topics.nodes)}
             outcome.tables = {"topics": rows}
             if rows:
                 tell(rows)
 
-    stream = following.read(spark, Kind.COORDINATE, Kind.TRAFFIC)
-    _wait(following.start(stream, each))
+    stream = following.read(spark, [Kind.COORDINATE, Kind.TRAFFIC])
+    outcome.notes = wait(following.start(stream, each))
     return outcome
 
 
@@ -117,8 +177,40 @@ def latest(events: DataFrame) -> DataFrame:
     )
 
 
-def _wait(query: StreamingQuery) -> None:
+def wait(query: StreamingQuery) -> list[str]:
+    """Until it ends, or Ctrl-C ends it; what there is to say about it then.
+
+    A thread waits for Java: this one can be interrupted at any time, and then asks Java to stop."""
+    ended = Event()
+    failures: list[Exception] = []
+
+    def watch() -> None:
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            failures.append(error)
+        finally:
+            ended.set()
+
+    Thread(target=watch, name="waits for the query", daemon=True).start()
+    dropped = False
     try:
-        query.awaitTermination()
+        while not ended.wait(LOOK_EVERY_S):
+            dropped = dropped or _dropped(query)
     except KeyboardInterrupt:
         query.stop()
+        failures.clear()  # what was under way was cancelled
+    if failures:
+        raise failures[0]
+    if not dropped and not _dropped(query):
+        return []
+    return ["some rows came too late to be counted: a longer --delay waits for them"]
+
+
+def _dropped(query: StreamingQuery) -> bool:
+    """Whether rows came behind the watermark in the last batches, of which Spark remembers some."""
+    return any(
+        state["numRowsDroppedByWatermark"]
+        for progress in query.recentProgress
+        for state in progress["stateOperators"]
+    )

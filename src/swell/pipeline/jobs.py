@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
@@ -19,11 +20,14 @@ from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.outcome import Outcome
 from swell.pipeline.source_files import LogError
 from swell.placement.monitoring import MILLI, NodeReport
-from swell.placement.planning import PlanSettings
+from swell.placement.planning import Move, PlanSettings
 from swell.placement.space import US_PER_MS, Place, whole_us
 
 SAMPLES = 20
 """Rows of evidence that are shown."""
+
+BROADCAST_MAX = 500_000
+"""Coordinates that every worker can hold: about 100 bytes each."""
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
@@ -42,6 +46,11 @@ def audit(spark: SparkSession, events: str, settings: AuditSettings) -> Outcome:
         "delivered by a later version": result.counts.skipped,
         "violations": sum(row.violations for row in result.summary),
     }
+    if not result.counts.expected:
+        outcome.notes.append(
+            f"no delivery was due: nobody stayed subscribed for {settings.sla_s:g} s (--sla) after "
+            "something was stored"
+        )
     found = [row._asdict() for row in result.summary if row.violations or row.excused]
     if found:
         outcome.tables["verdicts"] = found
@@ -99,15 +108,28 @@ class Limits:
     window_s: float = monitor.WINDOW_S
 
 
-def topics_of(events: DataFrame, window_s: float) -> tuple[DataFrame, list[NodeReport]]:
+@dataclass(frozen=True)
+class Topics:
     """The table of topics, and the nodes that may host them."""
+
+    table: DataFrame
+    nodes: list[NodeReport]
+    places: DataFrame
+
+    def forget(self) -> None:
+        """Free what Spark keeps of them."""
+        self.table.unpersist()
+        self.places.unpersist()
+
+
+def topics_of(events: DataFrame, window_s: float) -> Topics:
     dimensions = _dimensions(events)
     places = monitor.places(events, dimensions).persist()
-    topics = monitor.topics(monitor.flows(events, window_s), places, dimensions).persist()
-    own = events.where((f.col("kind") == str(Kind.COORDINATE)) & (f.col("role") == "node"))
-    names = own.select("node").distinct()
-    nodes = [_node(row) for row in places.join(names, "node").orderBy("node").collect()]
-    return topics, nodes
+    # Every worker holds them, if they are few: then flows stay where they are.
+    known = f.broadcast(places) if places.count() <= BROADCAST_MAX else places
+    topics = monitor.topics(monitor.flows(events, window_s), known, dimensions).persist()
+    hosts = places.where(f.col("role") == monitor.NODE).orderBy("node")
+    return Topics(topics, [_node(row) for row in hosts.collect()], places)
 
 
 def _node(row: Row) -> NodeReport:
@@ -127,7 +149,8 @@ def _dimensions(events: DataFrame) -> int:
 def monitoring(spark: SparkSession, events: str, window_s: float = monitor.WINDOW_S) -> Outcome:
     """Who uses which topic from where, and what nodes carry."""
     log = logs.read(spark, events)
-    topics, nodes = topics_of(log.events, window_s)
+    found = topics_of(log.events, window_s)
+    topics, nodes = found.table, found.nodes
     outcome = Outcome("monitor", notes=list(log.notes))
     busiest = topics.orderBy(f.desc("rate_out_milli"), "topic").limit(SAMPLES).select(*_shown())
     outcome.tables["busiest topics"] = rows_of(busiest)
@@ -157,7 +180,8 @@ def _per_second(row: dict[str, Any]) -> dict[str, Any]:
 def planning(spark: SparkSession, events: str, limits: Limits, settings: PlanSettings) -> Outcome:
     """The moves of Algorithm 1."""
     log = logs.read(spark, events)
-    topics, nodes = topics_of(log.events, limits.window_s)
+    found = topics_of(log.events, limits.window_s)
+    topics, nodes = found.table, found.nodes
     if not nodes:
         raise LogError("no node of the log has a coordinate: a plan needs at least one")
     common = None if limits.limit_ms is None else whole_us(limits.limit_ms)
@@ -168,9 +192,8 @@ def planning(spark: SparkSession, events: str, limits: Limits, settings: PlanSet
     violated = limited.where("worst_us > limit_us").count()
     outcome.facts = {"topics": topics.count(), "over their limit": violated, "moves": len(moves)}
     if moves:
-        outcome.frames["moves"] = spark.createDataFrame(
-            moves, "topic string, source string, target string"
-        )
+        columns = zip(Move._fields, map(list, zip(*moves, strict=True)), strict=True)
+        outcome.frames["moves"] = spark.createDataFrame(pa.table(dict(columns)))
     if limits.limit_ms is None and not limits.file:
         outcome.notes.append("no latency limit was given: only overload moves topics")
     return outcome

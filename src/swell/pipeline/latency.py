@@ -3,6 +3,9 @@
 Percentiles come from a histogram whose steps are 2⁻⁷ of the power of two (0.8 %): a sum of counts,
 which needs one pass, little memory, and gives the same figure whatever the engine and the number of
 partitions. Values are rounded up, so that no percentile is flattered.
+
+A delivery belongs to the window in which its container applied it; to that in which it was sent if
+the clocks of the two contradict each other. `latency_stream` gives the same windows of a stream.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from swell.events.schema import Kind
 from swell.pipeline.audit_deliveries import offsets, received, taken
 from swell.pipeline.audit_rows import CONFIGURATION, of_configurations, stored, timed
 from swell.pipeline.audit_settings import US_PER_S, AuditSettings
+from swell.pipeline.streaming import stream_clock
 
 PAIR = ("run", "application", "epoch", "node")
 PERCENTS = (50, 90, 99)
@@ -45,26 +49,28 @@ def table(
     measured = deliveries(events, settings, since)
     keys = ["run", *by]
     if window_s is not None:
-        measured = measured.withColumn("window", _window(f.col("at_us"), window_s))
+        measured = measured.withColumn("window", _window(stream_clock(settings), window_s))
         keys.append("window")
-    return percentiles(measured, keys, settings.sla_us)
+    return percentiles(histogram(measured, keys, settings.sla_us), keys)
 
 
 def deliveries(events: DataFrame, settings: AuditSettings, since: Since = Since.SENT) -> DataFrame:
     """Apply rows with their `latency_us`, never below 1."""
     rows = timed(events)
-    if since is Since.SENT:
-        applies = of_configurations(rows, Kind.APPLY).where(f.col("sent_us").isNotNull())
-        begun = f.struct(f.col("sent_us").alias("at_us"), f.col("sent_mono_us").alias("mono_us"))
-        measured = applies.withColumn("begun", begun)
-    else:
-        measured = _since_stored(rows)
+    measured = since_sent(rows) if since is Since.SENT else _since_stored(rows)
     pairs = offsets(rows, settings, *PAIR)
     ended = f.struct("at_us", "mono_us")
     took = taken(f.col("begun"), ended, f.col("offset_us"), settings)
     return measured.join(f.broadcast(pairs), list(PAIR), "left").withColumn(
         "latency_us", f.greatest(took, f.lit(1))
     )
+
+
+def since_sent(rows: DataFrame) -> DataFrame:
+    """Apply rows that say when what they apply was sent; `begun`: by which clocks."""
+    begun = f.struct(f.col("sent_us").alias("at_us"), f.col("sent_mono_us").alias("mono_us"))
+    applies = of_configurations(rows, Kind.APPLY).where(f.col("sent_us").isNotNull())
+    return applies.withColumn("begun", begun)
 
 
 def _since_stored(rows: DataFrame) -> DataFrame:
@@ -91,13 +97,17 @@ def rounded_up(value: Column) -> Column:
     return f.when(f.pmod(value, step) == 0, value).otherwise(value - f.pmod(value, step) + step)
 
 
-def percentiles(measured: DataFrame, keys: Sequence[str], sla_us: int) -> DataFrame:
-    """Of `latency_us` in each group."""
-    counted = measured.groupBy(*keys, rounded_up(f.col("latency_us")).alias("step_us")).agg(
+def histogram(measured: DataFrame, keys: Sequence[str], sla_us: int) -> DataFrame:
+    """Of `latency_us` in each group: `n` of them up to `step_us`, `max_us`, and how many `over`."""
+    return measured.groupBy(*keys, rounded_up(f.col("latency_us")).alias("step_us")).agg(
         f.count(f.lit(1)).alias("n"),
         f.max("latency_us").alias("max_us"),
         f.count_if(f.col("latency_us") > sla_us).alias("over"),
     )
+
+
+def percentiles(counted: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Of the histogram of each group."""
     group = Window.partitionBy(*keys)
     up_to_here = group.orderBy("step_us").rowsBetween(Window.unboundedPreceding, 0)
     ranked = counted.withColumns(

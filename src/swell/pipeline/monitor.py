@@ -23,6 +23,8 @@ from swell.placement.space import US_PER_MS
 
 WINDOW_S = 60.0
 PRODUCER, CONSUMER = "producer", "consumer"
+NODE = "node"
+"""The role of those that topics live on."""
 MESSAGES = "msgs"
 """`reason` of the traffic rows that count messages; others count bytes."""
 
@@ -33,15 +35,16 @@ def whole(value: Column, parts: int) -> Column:
 
 
 def places(events: DataFrame, dimensions: int) -> DataFrame:
-    """node, place: the last coordinate of every process in µs, the vector and then the height.
-    Coordinates of another number of dimensions are none."""
+    """node, role, place: the last coordinate of every process in µs, the vector and then the
+    height. Coordinates of another number of dimensions are none."""
     order = f.struct("at", "start", "row")
     return (
         events.where((f.col("kind") == Kind.COORDINATE) & (f.size("coordinate") == dimensions + 1))
         .groupBy("node")
-        .agg(f.max_by("coordinate", order).alias("last"))
+        .agg(f.max_by("coordinate", order).alias("last"), f.max_by("role", order).alias("role"))
         .select(
             "node",
+            "role",
             f.array(*(whole(f.col("last")[i], US_PER_MS) for i in range(dimensions + 1))).alias(
                 "place"
             ),
@@ -62,8 +65,10 @@ def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
     recent = rows.join(f.broadcast(end)).where(f.col("at") >= f.col("last_at") - window)
     order = f.struct("at", "node", "start", "row")
     side = f.when(f.col("source").isNotNull(), PRODUCER).otherwise(CONSUMER)
+    # By topic from the start, so that nothing has to be moved again for what is said of a topic.
     return (
-        recent.groupBy(
+        recent.repartition("name")
+        .groupBy(
             f.col("name").alias("topic"),
             side.alias("side"),
             f.coalesce("source", "peer").alias("client"),
@@ -107,16 +112,14 @@ def topics(flows: DataFrame, places: DataFrame, dimensions: int) -> DataFrame:
 
     A client without a coordinate counts in rates and in `unplaced`, not in latencies.
     """
-    located = flows.join(places.withColumnRenamed("node", "client"), "client", "left")
-    totals = _totals(located, dimensions)
-    homes = places.select(f.col("node").alias("home"), f.col("place").alias("home_place"))
-    centred = totals.join(f.broadcast(homes), "home", "left")
-    worst = _worst(located.where(f.col("place").isNotNull()), centred, dimensions)
-    return (
-        centred.join(worst, "topic", "left")
-        .withColumn("deviation_us", f.coalesce("deviation_us", f.lit(0.0)))
-        .drop("home_place")
+    clients = places.select(f.col("node").alias("client"), "place")
+    located = flows.join(clients, "client", "left")
+    homes = places.where(f.col("role") == NODE).select(
+        f.col("node").alias("home"), f.col("place").alias("home_place")
     )
+    centred = _totals(located, dimensions).join(f.broadcast(homes), "home", "left")
+    placed = located.where(f.col("place").isNotNull()).select("topic", "side", "place")
+    return _worst(centred.join(placed, "topic", "left"), centred.columns, dimensions)
 
 
 def _totals(located: DataFrame, dimensions: int) -> DataFrame:
@@ -158,13 +161,15 @@ def _totals(located: DataFrame, dimensions: int) -> DataFrame:
     )
 
 
-def _worst(located: DataFrame, centred: DataFrame, dimensions: int) -> DataFrame:
-    """topic, deviation_us, worst_us: the farthest clients of each side."""
-    joined = located.select("topic", "side", "place").join(
-        centred.select("topic", "home_place", "producer_centroid", "consumer_centroid"), "topic"
-    )
+def _worst(joined: DataFrame, known: Sequence[str], dimensions: int) -> DataFrame:
+    """One row per topic again: what is known of it, and W(t) and E(t) of its farthest clients.
+
+    The columns that are known go along with each client: they are at hand where the farthest are
+    found, and nothing has to be joined again.
+    """
     place, home = parts("place", dimensions), parts("home_place", dimensions)
-    farthest = []
+    kept = [name for name in known if name not in ("topic", "home_place")]
+    farthest = [f.first(name).alias(name) for name in kept]
     for side in (PRODUCER, CONSUMER):
         own = f.col("side") == side
         from_centre = deviation(place, parts(f"{side}_centroid", dimensions))
@@ -179,6 +184,7 @@ def _worst(located: DataFrame, centred: DataFrame, dimensions: int) -> DataFrame
         .agg(*farthest)
         .select(
             "topic",
+            *kept,
             (spread[0] + spread[1]).alias("deviation_us"),
             (f.col("producer_way") + f.col("consumer_way")).alias("worst_us"),
         )

@@ -1,7 +1,7 @@
 """What the pipeline recommends, written back to the cluster as a configuration (PIP-6).
 
 Application `swell`, configuration `thresholds.json`: names and values of settings, with the figures
-they follow from. Whoever follows it hears of changes as of any configuration.
+they follow from. Nodes follow it (`swell.config.thresholds`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import json
 from typing import NamedTuple
 
 from swell.client.blocking import connect_sync
+from swell.config.thresholds import APPLICATION, NAME
 from swell.pipeline.outcome import Outcome
-
-APPLICATION = "swell"
-NAME = "thresholds.json"
 
 
 class Target(NamedTuple):

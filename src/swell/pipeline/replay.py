@@ -98,22 +98,13 @@ def load(spark: SparkSession, updates: DataFrame, day: Day, servers: Servers) ->
         size = f.col("delta_bytes" if way.deltas else "value_bytes") + FRAME_BYTES
         sums.append((f.sum(sent) * scale).alias(f"messages_{way.name}"))
         sums.append((f.sum(sent * size) * scale).alias(f"bytes_{way.name}"))
+    # Servers and parts are few, slots and parts many: the sums fit in memory this way round.
     return (
         updates.withColumn("slot", slot_of(f.col("application"), servers.slots))
-        .groupBy("slot", "part")
-        .agg(*sums)
         .join(f.broadcast(placed), "slot")
         .groupBy("server", "part")
-        .agg(*(f.sum(name).alias(name) for name in _figures()))
+        .agg(*sums)
     )
-
-
-def _figures() -> list[str]:
-    return [
-        "updates",
-        "deliveries",
-        *(f"{what}_{way.name}" for way in WAYS for what in ("messages", "bytes")),
-    ]
 
 
 def summary(load: DataFrame, servers: Servers) -> list[dict[str, object]]:

@@ -8,8 +8,9 @@ Rows travel as Arrow batches, never as tuples. A schema given with `.schema(…)
 what is left out is not decoded. Partitions keep the files of one process and kind together.
 
 Options: `path` (what `load` was given); those of `source_filters`, which choose rows;
-`partitionBytes` (files of about so many bytes make a partition); of a stream also `maxRows`,
-`maxFiles` and `from` (see `source_stream`); of the sink those of `sink`.
+`partitionBytes` (files of about so many bytes make a partition; by default as many as cut the log
+into some dozens); of a stream also `maxRows`, `maxFiles` and `from` (see `source_stream`); of the
+sink those of `sink`.
 
 With `pushdown=true` the filters of a query choose rows too, without being repeated as options. Use
 it only for a frame that occurs once in a query: Spark keeps one plan of reading per loaded frame,
@@ -19,7 +20,7 @@ frame sees the files that were there when it was first used: load it again to se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -35,14 +36,21 @@ from pyspark.sql.types import StructType
 
 from swell.events.schema import COLUMNS
 from swell.pipeline.schema import EVENTS
-from swell.pipeline.source_files import EventFile, LogError, find_log, list_files, read_footer
+from swell.pipeline.source_files import EventFile, LogError, find_log, list_files
 from swell.pipeline.source_filters import Pushed, of_options, split
+from swell.pipeline.workers import begin_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
     from pyarrow.fs import FileSystem
 
-PARTITION_BYTES = 32 << 20
+PARTITIONS = 64
+"""That a log is cut into, if their sizes allow it: enough for the cores of many machines."""
+PARTITION_BYTES_MIN = 1 << 20
+"""A smaller one costs more to begin than to read."""
+PARTITION_BYTES_MAX = 32 << 20
 BATCH_ROWS = 1 << 14
 _REQUIRED = tuple(column.name for column in COLUMNS if column.required)
 
@@ -92,7 +100,7 @@ class EventReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.path = options.get("path", "")
-        self.partition_bytes = whole_number(options, "partitionBytes", PARTITION_BYTES)
+        self.partition_bytes = whole_number(options, "partitionBytes", 0)
         self.wanted = schema
         self.pushed = of_options(options)
 
@@ -125,8 +133,12 @@ def whole_number(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def grouped(files: Iterable[EventFile], bytes_max: int) -> list[tuple[EventFile, ...]]:
-    """Files in order, cut where a group has enough; a stream is only cut if it is itself long."""
+def grouped(files: Sequence[EventFile], bytes_max: int) -> list[tuple[EventFile, ...]]:
+    """Files in order, cut where a group has enough; a stream is only cut if it is itself long.
+    `bytes_max` 0: as the files are."""
+    if not bytes_max:
+        even = sum(file.bytes for file in files) // PARTITIONS
+        bytes_max = min(max(even, PARTITION_BYTES_MIN), PARTITION_BYTES_MAX)
     streams: dict[str, list[EventFile]] = {}
     for file in files:
         streams.setdefault(file.stream, []).append(file)
@@ -150,46 +162,65 @@ def grouped(files: Iterable[EventFile], bytes_max: int) -> list[tuple[EventFile,
 
 def read_files(files: Files, wanted: StructType, pushed: Pushed) -> Iterator[pa.RecordBatch]:
     """The rows of a partition, in the columns and exactly the types that were asked for."""
+    import pyarrow.dataset as ds
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    begin_task()
+    layout = ds.ParquetFileFormat()
     schema = to_arrow_schema(wanted, timezone="UTC")
     full = to_arrow_schema(EVENTS, timezone="UTC")
     system, _ = find_log(files.log)
+    chosen = pushed.expression(full)
     for file in files.files:
-        yield from _read_file(system, file, schema, full, pushed)
+        fragment = _opened(system, file, full, layout)
+        if fragment is not None:
+            yield from _rows(fragment, schema, full, chosen)
 
 
-def _read_file(
-    system: FileSystem, file: EventFile, schema: pa.Schema, full: pa.Schema, pushed: Pushed
-) -> Iterator[pa.RecordBatch]:
+def _opened(
+    system: FileSystem, file: EventFile, full: pa.Schema, layout: ds.ParquetFileFormat
+) -> ds.ParquetFileFragment | None:
+    """A file with what its footer says, which is read once; None: it is torn, and what it had is
+    lost, but the log's other files are not."""
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    if read_footer(system, file.path) is None:
-        return  # torn: what it had is lost, and the log's other files are not
-    partitioning = ds.partitioning(
-        pa.schema([full.field("date"), full.field("kind")]), flavor="hive"
-    )
+    path = ds.partitioning(pa.schema([full.field("date"), full.field("kind")]), flavor="hive")
     root = file.path.rsplit("/date=", 1)[0]
-    layout = ds.ParquetFileFormat()
-    present = layout.inspect(file.path, system)
-    missing = [name for name in _REQUIRED if name not in present.names]
+    fragment = layout.make_fragment(file.path, system, path.parse(file.path.removeprefix(root)))
+    try:
+        present = fragment.physical_schema.names
+    except FileNotFoundError:
+        raise LogError(f"{file.path} is gone: it was removed while the log was read") from None
+    except (pa.ArrowException, OSError):
+        return None
+    missing = [name for name in _REQUIRED if name not in present]
     if missing:
         raise LogError(f"{file.path} is no file of events: it has no column {missing[0]!r}")
+    return fragment
+
+
+def _rows(
+    fragment: ds.ParquetFileFragment,
+    schema: pa.Schema,
+    full: pa.Schema,
+    chosen: pc.Expression | None,
+) -> Iterator[pa.RecordBatch]:
+    """Read by the thread that sends them on: there are as many tasks as Spark has cores, and
+    threads of their own would only take the processor from each other."""
+    import pyarrow as pa
+
     try:
-        table = ds.FileSystemDataset.from_paths(
-            [file.path],
+        scanner = fragment.scanner(
             schema=full,
-            format=layout,
-            filesystem=system,
-            partitions=[partitioning.parse(file.path.removeprefix(root))],
-        )
-        scanner = table.scanner(
-            columns=schema.names, filter=pushed.expression(full), batch_size=BATCH_ROWS
+            columns=schema.names,
+            filter=chosen,
+            batch_size=BATCH_ROWS,
+            use_threads=False,
         )
         for batch in scanner.to_batches():
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     except (pa.ArrowException, OSError) as error:
         said = (str(error).splitlines() or ["no reason given"])[0]
-        raise LogError(f"{file.path} cannot be read as events: {said}") from None
+        raise LogError(f"{fragment.path} cannot be read as events: {said}") from None

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from swell.pipeline.source import PARTITION_BYTES, Files, grouped, read_files, whole_number
+from swell.pipeline.source import Files, grouped, read_files, whole_number
 from swell.pipeline.source_files import (
     EventFile,
     Footer,
@@ -79,7 +79,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise LogError(f"option from={self.begin} is neither of {' and '.join(STARTS)}")
         self.rows_max = whole_number(options, "maxRows", 0)
         self.files_max = whole_number(options, "maxFiles", 0)
-        self.partition_bytes = whole_number(options, "partitionBytes", PARTITION_BYTES)
+        self.partition_bytes = whole_number(options, "partitionBytes", 0)
         self.wanted = schema
         self.pushed = of_options(options)
         self.target: Offset | None = None

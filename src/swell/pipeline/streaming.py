@@ -1,9 +1,10 @@
 """The audit of a stream: rows in, evidence out, as soon as the watermark allows a verdict.
 
 State is kept by buckets: a container's rows and all rows about it go to the bucket of its name,
-store rows to every bucket of their run. So one pass serves all verdicts and Spark keeps a handful
-of states per run, not one per delivery, which was measured a hundred times slower. A bucket's state
-is one value; Spark's checkpoint keeps it with the offsets, so a restart goes on where it was.
+store rows and starts of nodes to every bucket of their run. So one pass serves all verdicts and
+Spark keeps a handful of states per run, not one per delivery, which was measured a hundred times
+slower. A bucket's state is one value; Spark's checkpoint keeps it with the offsets, so a restart
+goes on where it was.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from swell.errors import ConfigurationError
+from swell.events.rows import NODE_ROLE
 from swell.events.schema import Kind
 from swell.pipeline.audit_rows import subject, timed
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.streaming_auditor import Auditor, Finding
 from swell.pipeline.streaming_state import Seen, State
 from swell.pipeline.verdicts import EVIDENCE, LOST_ROWS
+from swell.pipeline.workers import begin_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +36,9 @@ BUCKETS = 16
 DELAY_S = 10.0
 US_PER_MS = 1000
 COLUMNS = Seen.__struct_fields__
+_MADE = ("time_us", "at_us", "sent_us")
+NEEDED = ("run", "at", "sent_at", *(name for name in COLUMNS if name not in _MADE))
+"""Columns of a log that the audit of a stream looks at."""
 
 OF_CONTAINERS = (Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.ACK)
 DEATHS = (Kind.STOP, Kind.CRASH_FOUND)
@@ -79,6 +85,8 @@ def route(rows: DataFrame, settings: AuditSettings, buckets: int) -> DataFrame:
     kind = f.col("kind")
     of_configuration = f.col("application").isNotNull()
     is_store = (kind == str(Kind.STORE)) & of_configuration
+    is_begin = (kind == str(Kind.START)) & (f.col("role") == NODE_ROLE)
+    of_all = is_store | is_begin
     about = kind.isin(*map(str, DEATHS)) | (kind.isin(*map(str, OF_CONTAINERS)) & of_configuration)
     is_about = about & (f.col("role") != "container")
     is_own = f.col("role") == "container"
@@ -86,12 +94,10 @@ def route(rows: DataFrame, settings: AuditSettings, buckets: int) -> DataFrame:
     own_bucket = f.pmod(f.xxhash64(whom), f.lit(buckets)).cast("int")
     everywhere = f.sequence(f.lit(0), f.lit(buckets - 1))
     return (
-        rows.where(is_store | is_own | is_about)
+        rows.where(of_all | is_own | is_about)
         .withColumn("time_us", stream_clock(settings))
         .withColumn("time", f.timestamp_micros("time_us"))
-        .withColumn(
-            "bucket", f.explode(f.when(is_store, everywhere).otherwise(f.array(own_bucket)))
-        )
+        .withColumn("bucket", f.explode(f.when(of_all, everywhere).otherwise(f.array(own_bucket))))
         .select("run", "bucket", "time", *COLUMNS)
     )
 
@@ -112,6 +118,7 @@ class BucketProcessor(StatefulProcessor):
         self._settings = settings
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        begin_task()
         self._handle = handle
         schema = StructType([StructField("state", BinaryType())])
         self._state = handle.getValueState("state", schema)

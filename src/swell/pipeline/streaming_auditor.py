@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from swell.config.delivery.interest import WILDCARD
+from swell.events.rows import NODE_ROLE
 from swell.events.schema import Kind
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.streaming_progress import (
@@ -103,6 +104,11 @@ class Auditor:
         if row.role == "container":
             life = self.state.lives.setdefault(row.node, ContainerLife())
             life.saw(row.start, row.row, row.at_us, row.kind == Kind.STOP and row.peer is None)
+            if row.kind == Kind.START and row.application is not None:
+                life.resumed = [*life.resumed, row.application]
+        elif row.role == NODE_ROLE and row.node not in self.state.nodes:
+            self.state.nodes[row.node] = None
+            self.state.begins_late |= row.kind != Kind.START or row.start > 1
         if not row.is_complete:
             return
         if row.kind == Kind.STORE:
@@ -142,6 +148,7 @@ class Auditor:
         self.state.subscriptions.append(
             Subscription(row.application, row.subject, pattern, row.across)
         )
+        self.state.lives.setdefault(row.subject, ContainerLife()).subscribed()
         at_primary = self.state.acked.get(f"{row.node} {row.start}", {})
         at_primary.pop(f"{row.subject} {row.application}", None)
 
@@ -168,7 +175,8 @@ class Auditor:
         if row.kind == Kind.REJECT:
             progress.reach(taken)
             return
-        verdict = progress.apply(taken)
+        life = self.state.lives.get(row.node)
+        verdict = progress.apply(taken, life is not None and row.application in life.resumed)
         if verdict is not None:
             self._found.append(self._about(verdict, row, first))
         self.state.unresolved.append(row)
@@ -217,7 +225,9 @@ class Auditor:
             elif self.settings.complete or (
                 versions.numbers and row.sequence > versions.numbers[0][0]
             ):
-                self._found.append(self._about(Verdict.UNKNOWN, row, first))
+                below = not versions.numbers or row.sequence < versions.numbers[0][0]
+                found = self._about(Verdict.UNKNOWN, row, first)
+                self._found.append(found._replace(excused=below and self.state.begins_late))
         self.state.unresolved = still
 
     def _judge(self, upto_us: int) -> None:

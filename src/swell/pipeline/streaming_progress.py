@@ -49,8 +49,9 @@ class Progress(msgspec.Struct, array_like=True):
             self.reached = taken.last
             self.steps = [*self.steps, taken]
 
-    def apply(self, taken: Taken) -> Verdict | None:
-        """Take a row; what is wrong with its place among the others, if anything is."""
+    def apply(self, taken: Taken, resumed: bool) -> Verdict | None:
+        """Take a row; what is wrong with its place among the others, if anything is. `resumed`:
+        its life goes on with what earlier ones had."""
         self.reach(taken)
         if taken.start != self.start:
             top = self.ranges[-1][1] if self.ranges else 0
@@ -61,7 +62,7 @@ class Progress(msgspec.Struct, array_like=True):
         if taken.first <= top:
             overlaps = any(a <= taken.last and b >= taken.first for a, b in self.ranges)
             verdict = Verdict.DUPLICATE if overlaps else Verdict.OUT_OF_ORDER
-        elif taken.last < self.applied_before:
+        elif resumed and taken.last < self.applied_before:
             verdict = Verdict.WENT_BACK
         self.ranges = merged(self.ranges, taken.first, taken.last)[-RANGES_MAX:]
         return verdict
@@ -95,14 +96,20 @@ class ContainerLife(msgspec.Struct, array_like=True):
     stopped: bool = False
     crash_us: int | None = None
     losses: list[tuple[int, int]] = []
+    unseen_us: int | None = None
+    """Since then it has a life without rows."""
+    resumed: list[str] = []
+    """Applications of which it goes on with what earlier lives had."""
 
     def saw(self, start: int, row: int, at_us: int, stops: bool) -> None:
         """A row of it, in order."""
         if start > self.start:
             if self.start and not self.stopped:
                 self._lose(self.last_us, min(at_us, self.crash_us or at_us))
+            if self.unseen_us is not None:
+                self._lose(self.unseen_us, at_us)
             self.start, self.row, self.stopped, self.crash_us = start, 0, False, None
-            self.last_us = -NEVER_US
+            self.last_us, self.unseen_us, self.resumed = -NEVER_US, None, []
         if row > self.row + 1:
             self._lose(self.last_us, at_us)
         self.row = max(self.row, row)
@@ -115,11 +122,18 @@ class ContainerLife(msgspec.Struct, array_like=True):
         if lives and at_us >= self.last_us - CRASH_TOLERANCE_US:
             self.crash_us = at_us
 
+    def subscribed(self) -> None:
+        """Somebody serves it: it lives, though the log has no rows of that life."""
+        if self.unseen_us is None and (self.stopped or not self.start):
+            self.unseen_us = self.last_us if self.stopped else -NEVER_US
+
     def lost(self, from_us: int, to_us: int) -> bool:
         """Whether rows of that time may be lost."""
         windows = list(self.losses)
         if self.crash_us is not None and not self.stopped:
             windows.append((self.last_us, max(self.last_us, self.crash_us)))
+        if self.unseen_us is not None:
+            windows.append((self.unseen_us, NEVER_US))
         return any(a <= to_us and b >= from_us for a, b in windows)
 
     def _lose(self, from_us: int, to_us: int) -> None:

@@ -110,3 +110,7 @@ class State(msgspec.Struct):
     """Primary and its start, container and application, name."""
     clocks: dict[str, dict[str, int]] = {}
     """Container, application and epoch: the smallest `at - sent_at`."""
+    nodes: dict[str, None] = {}
+    """That have stored anything or begun."""
+    begins_late: bool = False
+    """A node lived before the first of its rows that the log has."""

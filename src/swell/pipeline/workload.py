@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from swell.events.schema import Kind
-from swell.settings import ConfigSettings
+from swell.settings import FOLLOWED, ConfigSettings
 
 WINDOWS_MAX = 24
 EXPONENT_MAX = 4.0
@@ -187,13 +187,23 @@ def recommended(found: Mapping[str, float]) -> dict[str, Any]:
     """
     plain = ConfigSettings()
     largest = found["containers_max"]
-    fanout = plain.relay_fanout if largest <= 1 else min(256, max(2, ceil(sqrt(largest))))
-    kept = 2 * found["versions_at_once"]
-    burst = 4 * found["value_bytes_p99"]
+    fanout = plain.relay_fanout if largest <= 1 else _bounded("relay_fanout", sqrt(largest))
+    burst = 2 ** ceil(log(max(4 * found["value_bytes_p99"], 1), 2))
     return {
         "relay_fanout": fanout,
-        "server_fanout": max(plain.server_fanout, ceil(largest / (fanout + 1))),
+        "server_fanout": _bounded(
+            "server_fanout", max(plain.server_fanout, largest / (fanout + 1))
+        ),
         "relaying": largest > 2,
-        "keep_versions": int(min(1024, max(plain.keep_versions, kept))),
-        "burst_bytes_max": int(min(1 << 20, max(64 << 10, 2 ** ceil(log(max(burst, 1), 2))))),
+        "keep_versions": _bounded(
+            "keep_versions", max(plain.keep_versions, 2 * found["versions_at_once"])
+        ),
+        "burst_bytes_max": _bounded("burst_bytes_max", burst),
     }
+
+
+def _bounded(name: str, value: float) -> int:
+    """What nodes would follow."""
+    bounds = FOLLOWED[name]
+    assert bounds is not None
+    return min(bounds.most, max(bounds.least, ceil(value)))

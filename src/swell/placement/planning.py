@@ -51,7 +51,7 @@ class Candidates(NamedTuple):
     rate_out_milli: int
     feasible: int
     """How many nodes are within the limit; 0: none, and all nodes are tried."""
-    nodes: Sequence[str]
+    nodes: Iterable[str]
 
 
 class Load:
@@ -63,23 +63,16 @@ class Load:
         utilizations: Mapping[str, float],
         settings: PlanSettings,
     ) -> None:
+        """`utilizations` were measured at these rates."""
         self._rates = dict(rates_milli)
-        self._seen = dict(rates_milli)
-        """Rates at which the utilizations were measured."""
-        self._utilizations = utilizations
-        self._settings = settings
+        self._most = {
+            node: _most_milli(rate, utilizations.get(node, 0.0), settings)
+            for node, rate in rates_milli.items()
+        }
 
     def fits(self, node: str, more_milli: int = 0) -> bool:
         """Whether a node with so much more would not be overloaded."""
-        return self.within(node, self._rates[node] + more_milli)
-
-    def within(self, node: str, rate_milli: int) -> bool:
-        """Whether a node can send that much. What it uses grows with what it sends."""
-        if rate_milli > self._settings.rate_out_max_milli:
-            return False
-        measured, seen = self._utilizations.get(node, 0.0), self._seen[node]
-        estimated = measured * (rate_milli / seen) if seen else measured
-        return estimated <= self._settings.utilization_max
+        return self._rates[node] + more_milli <= self._most[node]
 
     def has(self, node: str) -> bool:
         return node in self._rates
@@ -91,6 +84,26 @@ class Load:
 
     def rate_milli(self, node: str) -> int:
         return self._rates[node]
+
+    def most_milli(self, node: str) -> int:
+        """The highest rate at which the node is not overloaded."""
+        return self._most[node]
+
+
+def _most_milli(seen_milli: int, measured: float, settings: PlanSettings) -> int:
+    """The highest rate at which a node is not overloaded; -1: none. What it uses grows with what it
+    sends, from what was measured at the rate that was seen."""
+    too_much = settings.rate_out_max_milli + 1
+    if not seen_milli:
+        return too_much - 1 if measured <= settings.utilization_max else -1
+    most = -1
+    while too_much - most > 1:
+        middle = (most + too_much) // 2
+        if measured * (middle / seen_milli) <= settings.utilization_max:
+            most = middle
+        else:
+            too_much = middle
+    return most
 
 
 def load_of(
@@ -118,7 +131,7 @@ def shed(node: str, topics: Iterable[TopicReport], load: Load) -> list[TopicRepo
     leaving: list[TopicReport] = []
     rate_milli = load.rate_milli(node)
     for topic in sorted(topics, key=lambda one: (-one.rate_out_milli, one.topic)):
-        if load.within(node, rate_milli) or not topic.rate_out_milli:
+        if rate_milli <= load.most_milli(node) or not topic.rate_out_milli:
             break  # the rest may stay, or would be no relief
         leaving.append(topic)
         rate_milli -= topic.rate_out_milli
@@ -165,5 +178,5 @@ def plan(
         leaving = shed(home, listed, load) if load.has(home) else listed
         moving |= {topic.topic: topic for topic in leaving}
     placing = [candidates(topic, nodes) for topic in moving.values()]
-    placing.sort(key=lambda one: (len(one.nodes), one.topic))
+    placing.sort(key=lambda one: (one.feasible or len(nodes), one.topic))
     return choose(placing, load)

@@ -9,12 +9,21 @@ from typing import Any
 import msgspec
 import structlog
 
-from swell.events import Event, MemberDead, MemberSuspected, Started
+from swell.events import (
+    Event,
+    MemberDead,
+    MemberSuspected,
+    Started,
+    ThresholdIgnored,
+    ThresholdsFollowed,
+)
 
 _LEVELS: dict[type[Event], int] = {
     Started: logging.INFO,
     MemberSuspected: logging.INFO,
     MemberDead: logging.WARNING,
+    ThresholdsFollowed: logging.INFO,
+    ThresholdIgnored: logging.WARNING,
 }
 """Events not named here are for debugging: some occur once per message."""
 

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from time import CLOCK_BOOTTIME, clock_gettime_ns, time_ns
 from typing import Any
 
 import msgspec
@@ -197,10 +198,10 @@ class RuntimeWorld:
     # What protocols use.
 
     def now(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.clock_gettime(CLOCK_BOOTTIME)
 
     def wall_us(self) -> int:
-        return time.time_ns() // 1000
+        return time_ns() // 1000
 
     def entropy(self, n: int) -> bytes:
         return os.urandom(n)
@@ -262,8 +263,9 @@ class RuntimeWorld:
         self.recording = True
 
     def emit(self, event: Event) -> None:
-        if self._recorder is not None:
-            self._recorder.take(time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME), event)
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.take(time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event)
             if isinstance(event, Record):
                 return  # for the files alone: there are too many for a log
         if self._sink is not None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from swell.settings.config import ConfigSettings, ServiceSettings
+from swell.settings.config import FOLLOWED, Bounds, ConfigSettings, ServiceSettings
 from swell.settings.directory import DirectorySettings, RaftSettings
 from swell.settings.events import EventSettings
 from swell.settings.overlay import CoordinateSettings, MembershipSettings, OverlaySettings
 from swell.settings.store import StoreSettings
 
 __all__ = [
+    "FOLLOWED",
+    "Bounds",
     "ConfigSettings",
     "CoordinateSettings",
     "DirectorySettings",

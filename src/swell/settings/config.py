@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 
@@ -74,6 +76,27 @@ class ConfigSettings(msgspec.Struct, frozen=True):
 
     subscriptions_max: int = 4096
     """Feeds that one container may subscribe to on one link."""
+
+    follow_s: float = 5.0
+    """How often a node looks for recommended values of `FOLLOWED` (`swell.config.thresholds`).
+    Costs one small query each time; 0: never, its own settings hold."""
+
+
+class Bounds(NamedTuple):
+    """What a followed value may be, both included."""
+
+    least: int
+    most: int
+
+
+FOLLOWED: dict[str, Bounds | None] = {
+    "relay_fanout": Bounds(2, 256),
+    "server_fanout": Bounds(1, 4096),
+    "relaying": None,
+    "keep_versions": Bounds(1, 1024),
+    "burst_bytes_max": Bounds(64 * 1024, 1024 * 1024),
+}
+"""Settings of `ConfigSettings` that can change while a node runs; None: a switch."""
 
 
 class ServiceSettings(msgspec.Struct, frozen=True):

@@ -43,8 +43,9 @@ class Malice:
     old: list[bytes] = field(default_factory=list)
     _spared: dict[bytes, None] = field(default_factory=dict)
 
-    def tempted(self, burst: bytes) -> bool:
-        """Whether it is bad to this burst, wherever it goes."""
+    def tempted(self, burst: bytes, asks: bool) -> bool:
+        """Whether it is bad to this burst, wherever it goes. What becomes of one that asks for no
+        receipts shows by the next that does."""
         if burst not in self.done and burst not in self._spared:
             if self.rng.random() < self.share:
                 self.done[burst] = 0
@@ -52,7 +53,7 @@ class Malice:
                 self._spared[burst] = None
         if burst in self._spared:
             return False
-        self.done[burst] += 1
+        self.done[burst] += asks
         return True
 
     def harm(self) -> int:
@@ -63,15 +64,15 @@ class Malice:
 
     def altered(self, frame: bytes) -> bytes:
         """Somewhere in the burst, a byte is another."""
-        digest, data, wait_s = read_deliver(frame)
+        digest, data, wait_s, asks = read_deliver(frame)
         head = 11 + int.from_bytes(data[1:3], "big")
         place = self.rng.randrange(head, len(data))
         data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-        return deliver(digest, data, wait_s)
+        return deliver(digest, data, wait_s, asks)
 
     def forged(self, frame: bytes) -> bytes:
         """A burst in the place of the true one, whose changes are invented."""
-        digest, data, wait_s = read_deliver(frame)
+        digest, data, wait_s, asks = read_deliver(frame)
         burst = read_burst(data)
         key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
         value = b"forged %d" % self.rng.randrange(1 << 32)
@@ -89,7 +90,8 @@ class Malice:
             for step in burst.steps
         )  # fmt: skip
         about = burst.application, burst.interest, burst.epoch, burst.after, burst.upto
-        return deliver(digest, seal(key, self.cluster, *about, steps, burst.sealed_us), wait_s)
+        forged = seal(key, self.cluster, *about, steps, burst.sealed_us)
+        return deliver(digest, forged, wait_s, asks)
 
 
 class CrookedChildren(Children):
@@ -110,7 +112,8 @@ class CrookedChildren(Children):
 
     def send(self, address: Address, frame: bytes, pass_: bytes, now: float) -> bool:
         malice, pass_on = self._malice, super().send
-        if not malice.tempted(burst_id(read_deliver(frame)[1])):
+        _, data, _, asks = read_deliver(frame)
+        if not malice.tempted(burst_id(data), asks):
             return pass_on(address, frame, pass_, now)
         match malice.deed:
             case "alter":
@@ -150,7 +153,7 @@ class MaliciousSession(ContainerSession):
 
     def on_deliver(self, session: Session, frame: bytes) -> None:
         super().on_deliver(session, frame)
-        digest, data, _ = read_deliver(frame)
+        digest, data, *_ = read_deliver(frame)
         if digest and self._malice.deed == CLAIM and session.open:
             proof = self._malice.rng.randbytes(PROOF_BYTES)
             session.send(Receipt(burst_id(data), int(Level.APPLIED), proof, digest))

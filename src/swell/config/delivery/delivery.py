@@ -120,6 +120,13 @@ class Delivery:
             sessions.handle(cls, handler, (LinkKind.CLIENT,))
         sessions.handle(Roster, self.rosters.on_roster, (LinkKind.STORE,))
 
+    def follow(self, settings: ConfigSettings) -> None:
+        """Work with these from here on: trees are made anew before they are used again."""
+        self.settings = settings
+        for slot in self.feeds.served_slots():
+            for feed in self.feeds.in_slot(slot):
+                feed.spoil()
+
     # The store's listener.
 
     def on_serving(self, slot: int) -> None:
@@ -239,6 +246,7 @@ class Delivery:
             if not self._stalled:
                 self._guard(self.retries.sweep, feed, now)
             self._guard(self.sending.pass_over, feed, now)
+            self._guard(self.sending.ask, feed, now)
             if feed.is_busy():
                 self.watch(feed)
         if self.inquiries and not self._stalled:

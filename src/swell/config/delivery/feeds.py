@@ -184,7 +184,8 @@ class Feed:
     __slots__ = (
         "_patience", "application", "away", "bursts", "digest", "groups", "interest", "matches",
         "members", "open", "paced", "parts", "rejected_step", "relaying", "scanned", "sealed",
-        "sent", "sent_at", "slot", "stale_list", "strays", "wants_all",
+        "sent", "sent_at", "slot", "stale_list", "strays", "unasked", "unasked_last",
+        "unasked_since", "wants_all",
     )  # fmt: skip
 
     def __init__(
@@ -219,6 +220,12 @@ class Feed:
         """When the last burst left."""
         self.paced = False
         """It waits for more (`swell.config.delivery.pacing`)."""
+        self.unasked = 0
+        """Bursts that asked for no receipts since the last that did."""
+        self.unasked_last: Sealed | None = None
+        """The last of them."""
+        self.unasked_since = inf
+        """When the first of them left."""
         self.relaying = True
         self.sealed: OrderedDict[int, Sealed] = OrderedDict()
         self.parts: dict[int, None] = {}
@@ -282,6 +289,11 @@ class Feed:
                     group.build(settings, self.relaying, now)
         return [branch for group in groups for branch in group.branches()]
 
+    def built_at(self, branch: Branch) -> float:
+        """When the trees of its group were made."""
+        group = self.group(branch.relay)
+        return -inf if group is None else group.built_at
+
     def spoil(self) -> None:
         for group in self.groups.values():
             group.spoil()
@@ -310,9 +322,18 @@ class Feed:
         """Whether who is at a step can go on with those in step."""
         return step not in self.parts or self.scanned in self.parts
 
+    def note_unasked(self, sealed: Sealed, now: float) -> None:
+        if not self.unasked:
+            self.unasked_since = now
+        self.unasked += 1
+        self.unasked_last = sealed
+
+    def note_asked(self) -> None:
+        self.unasked, self.unasked_last, self.unasked_since = 0, None, inf
+
     def is_busy(self) -> bool:
         """Something is on its way whose receipt may be late."""
-        if any(burst.waiting or burst.reported for burst in self.bursts):
+        if self.unasked or any(burst.waiting or burst.reported for burst in self.bursts):
             return True
         return any((m.leg or m.blocked_at) and not m.failed for m in self.strays)
 

@@ -7,7 +7,7 @@ where nobody records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.following import Slots
@@ -63,8 +63,21 @@ class Recording:
     ) -> None:
         """These say that all steps up to one are applied; to be called before it counts."""
         if self._world.recording and level == _APPLIED:
-            peers = [one.container.name for one in members if one.reached(_APPLIED) < upto]
+            peers = [one.container.name for one in lacking(members, upto)]
             if peers:
                 name, epoch = ",".join(feed.interest) or None, self._slots.epoch(feed.slot)
                 about = feed.application, name, peers
                 self._world.emit(Acknowledged(*about, after + 1, upto, epoch))
+
+
+def lacking(members: Iterable[Member], upto: int) -> Iterator[Member]:
+    """Those who are not known to have applied everything up to a step. Members of one branch stand
+    together: it is asked once."""
+    branch: Branch | None = None
+    at = 0
+    for one in members:
+        if one.branch is not branch:
+            branch = one.branch
+            at = branch.progress(_APPLIED) if branch is not None else 0
+        if at < upto and one.applied < upto:
+            yield one

@@ -7,13 +7,14 @@ branches do not count (`PATIENCE`), so that one slow container costs its own pla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swell.config.application import Application
 from swell.config.bursts import StepChanges, burst_id, seal
 from swell.config.delivery.feeds import Burst, Feed, Leg, Sealed
 from swell.config.delivery.groups import Branch, alone
-from swell.config.delivery.pacing import Pacing
+from swell.config.delivery.pacing import ASK_GAPS, UNASKED_MAX, Pacing
 from swell.config.messages import deliver
 from swell.config.proofs import sign_list
 from swell.world import Plane
@@ -89,12 +90,21 @@ class Sending:
         """One burst to every branch."""
         d = self._delivery
         now = d.world.now()
+        branches = feed.branches(d.settings, now)
+        if self.pacing.saves_receipts(feed, branches) and self._ship_unasked(
+            feed, sealed, branches, now
+        ):
+            return
+        unasked_since = feed.unasked_since
+        feed.note_asked()
         burst = Burst(feed, sealed, now, counts=True)
         refused: list[Branch] = []
-        for branch in feed.branches(d.settings, now):
+        for branch in branches:
             patience = feed.patience(branch, d.settings)
             if self._send(branch, sealed, patience.wait_s):
-                burst.add(branch, patience)
+                leg = burst.add(branch, patience)
+                # What those behind a new relay lack, the one before it may have failed to bring.
+                leg.struck = feed.built_at(branch) >= unasked_since
             else:
                 refused.append(branch)
         d.recording.sent(feed, sealed, [leg.branch for leg in burst.legs])
@@ -106,6 +116,41 @@ class Sending:
             patience = feed.patience(branch, d.settings)
             d.retries.on_refused(burst.add(branch, patience))
         d.watch(feed)
+
+    def _ship_unasked(
+        self, feed: Feed, sealed: Sealed, branches: Sequence[Branch], now: float
+    ) -> bool:
+        """Without receipts; False if some link is full, so that they are needed."""
+        frame = deliver(b"", sealed.data, asks=False)
+        for branch in branches:
+            session, digest = branch.relay.container.session, branch.digest
+            if digest:
+                frame_with_list = deliver(digest, sealed.data, asks=False)
+                sent = session is not None and session.link.send(frame_with_list, _DATA)
+            else:
+                sent = session is not None and session.link.send(frame, _DATA)
+            if not sent:
+                return False
+        d = self._delivery
+        d.counters["config-unasked"] += 1
+        d.recording.sent(feed, sealed, branches)
+        feed.note_unasked(sealed, now)
+        feed.sent_at = now
+        d.watch(feed)
+        return True
+
+    def ask(self, feed: Feed, now: float) -> None:
+        """Send the last burst that asked for no receipts again if no other has followed it."""
+        sealed = feed.unasked_last
+        ask_s = ASK_GAPS * self._delivery.settings.burst_gap_s
+        if sealed is None or now - feed.sent_at < ask_s:
+            return
+        if not feed.groups:
+            feed.note_asked()
+            return
+        feed.unasked = UNASKED_MAX
+        self._delivery.counters["config-asked-again"] += 1
+        self._ship(feed, sealed)
 
     def _track(self, feed: Feed, burst: Burst) -> None:
         """Bursts whose receipts are expected; a container holds as many that came early."""

@@ -35,6 +35,8 @@ class Followed:
     """Versions that its application refused."""
     latest: dict[str, int] = field(default_factory=dict)
     """Versions in this life."""
+    retold: dict[str, int] = field(default_factory=dict)
+    """Versions of an earlier life that its application is about to hear of once more."""
     step: int = 0
     """Of the last change in this life."""
     floor: int = 0
@@ -85,6 +87,7 @@ class Followers:
             if session.ready or not kept:
                 followed.floor = attachment.receipts.durable if kept else 0
             followed.latest.clear()
+            followed.retold.clear()
             followed.step = 0
 
     def on_ready(self, session: ContainerSession, judges: bool) -> None:
@@ -104,13 +107,16 @@ class Followers:
                 self._compare(session.name, feed.application, document)
                 followed.note(document.name, document.version)
                 followed.latest[document.name] = document.version - judges
-                if not judges:
+                if judges:
+                    followed.retold[document.name] = document.version
+                else:
                     followed.accept(document.name, document.version)
 
     def on_update(self, container: str, update: Update) -> None:
         """The application of a container hears of a change."""
-        self.updates += 1
         followed = self.of(container, update.application)
+        if followed.retold.pop(update.name, 0) != update.version:
+            self.updates += 1
         latest = followed.latest.get(update.name, 0)
         if update.version <= latest:
             self._complain(

@@ -33,6 +33,7 @@ from swell.simulation.workloads.config_profiles import ConfigProfile, profile_of
 from swell.simulation.workloads.config_values import NAMES, whole
 from swell.simulation.workloads.result import Result
 from swell.simulation.workloads.strikes import CRASH, POWER, Strikes
+from swell.world import Resources
 
 NODES = (6, 8)
 CONTAINERS = (30, 36)
@@ -46,6 +47,8 @@ ADMINISTRATOR_CRASHES_MAX = 3
 INSIDE_SITE_S = 0.00025
 BETWEEN_SITES_S = (0.001, 0.005, 0.02)
 ARRIVE_S = 2.0
+CPU_FREE = (1.0, 0.3, 0.1)
+"""Of a node: on a busy one bursts wait for each other, and some ask for no receipts."""
 
 
 def settings(rng: Random) -> Settings:
@@ -94,6 +97,9 @@ class ConfigRun(ConfigFleet):
         )
         sites = rng.choice((2, 3))
         self.add_nodes(nodes or rng.randint(*NODES), sites)
+        busy = derive(seed, "busy")
+        for process in self.fleet.processes.values():
+            process.resources = Resources(busy.choice(CPU_FREE), 1.0, 1.0)
         self._struck: list[Strikes] = []
         places = [f"s{k}" for k in range(sites)]
         count = rng.randint(*CONTAINERS)

@@ -175,6 +175,7 @@ class ConfigFleet(Cluster):
             "answers": self.followers.answers,
             "deliveries": self.followers.updates,
             "relayed": sum(one.counter("relayed") for one in containers),
+            "unasked": nodes["config-unasked"],
             "restarts": sum(one.restarts for one in containers),
             "mended": nodes["config-missed"]
             + sum(one.counter("held") + one.counter("repairs") for one in containers),
