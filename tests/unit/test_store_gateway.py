@@ -150,7 +150,8 @@ def test_strange_deadlines_are_bounded(
         store = world.node(name).publishing
 
         def execute(asked: Execute, done: Any, usual: Any = store.execute) -> None:
-            seen.append(asked.deadline_s)
+            if asked.service == DHT_SERVICE:  # the node asks for itself, too
+                seen.append(asked.deadline_s)
             usual(asked, done)
 
         monkeypatch.setattr(store, "execute", execute)
