@@ -18,7 +18,7 @@ Take = Callable[[Feed, Burst, bytes], bool]
 
 FROM_STEP = 20
 """Until then all is well."""
-EVERY = 5
+EVERY = 3
 """Of the bursts, one in so many is treated badly."""
 
 _take: Take = Feed.take

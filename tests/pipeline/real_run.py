@@ -27,6 +27,8 @@ NODES = 3
 SOUND = "shop"
 PER_PROCESS = 4
 NAMES = ("limits.json", "flags.json")
+IN_A_ROW = 4
+"""Updates of one name: two bursts that follow each other then have one in common."""
 UPDATES_PER_S = 25.0
 """Of each application."""
 WITHIN_S = 30.0
@@ -85,7 +87,7 @@ class Story:
         number = 0
         while not self.resting:
             number += 1
-            name = NAMES[number % len(NAMES)]
+            name = NAMES[number // IN_A_ROW % len(NAMES)]
             change = edits.set(name, f"key{number % 7}", str(number))
             try:
                 await configs.publish([change], deadline_s=WITHIN_S)

@@ -74,7 +74,8 @@ def since_sent(rows: DataFrame) -> DataFrame:
 
 
 def _since_stored(rows: DataFrame) -> DataFrame:
-    begun = stored(rows).select(
+    """What only a new primary has repeated was stored before: nobody knows when."""
+    begun = stored(rows.where(f.col("reason").isNull())).select(
         *CONFIGURATION,
         f.col("version").alias("sequence"),
         f.struct("at_us", "mono_us").alias("begun"),
