@@ -59,7 +59,7 @@ def topics(found: Topics) -> pa.Table:
 def unreceived(spark: SparkSession, log: Path, settings: AuditSettings) -> int:
     """Expected deliveries without a row of that version: an anti-join."""
     expected, came = _sides(spark, log, settings)
-    return expected.join(came, _same(expected, came), "left_anti").count()
+    return expected.join(came.hint("shuffle_hash"), _same(expected, came), "left_anti").count()
 
 
 def in_time(spark: SparkSession, log: Path, settings: AuditSettings) -> int:
@@ -67,7 +67,7 @@ def in_time(spark: SparkSession, log: Path, settings: AuditSettings) -> int:
     expected, came = _sides(spark, log, settings)
     after_us = came["at_us"] - expected["at_us"]
     soon = (after_us >= 0) & (after_us <= settings.sla_us)
-    return expected.join(came, _same(expected, came) & soon, "inner").count()
+    return expected.join(came.hint("shuffle_hash"), _same(expected, came) & soon, "inner").count()
 
 
 def _same(expected: DataFrame, came: DataFrame) -> Column:
