@@ -216,6 +216,11 @@ def write_pieces(root: Path, kind: str, columns: dict[str, Any], process: str) -
 def write_rows(root: Path, kind: str, columns: dict[str, Any], name: str = "primary-1-1") -> None:
     directory = root / f"date={DATE}" / f"kind={kind}"
     directory.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table_of(columns), directory / f"{name}.parquet", compression="zstd")
+
+
+def table_of(columns: dict[str, Any]) -> pa.Table:
+    """With all columns of the schema: those that are not given have no values."""
     count = len(columns["row"])
     arrays = [
         columns[field.name].cast(field.type)
@@ -223,5 +228,4 @@ def write_rows(root: Path, kind: str, columns: dict[str, Any], name: str = "prim
         else pa.nulls(count, field.type)
         for field in SCHEMA
     ]
-    table = pa.Table.from_arrays(arrays, schema=SCHEMA)
-    pq.write_table(table, directory / f"{name}.parquet", compression="zstd")
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)

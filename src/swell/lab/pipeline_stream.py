@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from swell.events.arrow import SCHEMA, parquet_options
-from swell.lab.pipeline_rows import BEGIN_US, BOOT_US, DATE
+from swell.events.arrow import parquet_options
+from swell.lab.pipeline_rows import BEGIN_US, BOOT_US, DATE, table_of
 from swell.pipeline import following
 from swell.pipeline.audit_settings import US_PER_S, AuditSettings
 from swell.pipeline.following import Following
@@ -134,17 +134,10 @@ class GrowingLog:
 
     def _write(self, kind: str, process: str, columns: dict[str, Any]) -> None:
         """Under a name that is none while it is written."""
-        count = len(columns["row"])
-        arrays = [
-            columns[field.name].cast(field.type)
-            if field.name in columns
-            else pa.nulls(count, field.type)
-            for field in SCHEMA
-        ]
         directory = self.root / f"date={DATE}" / f"kind={kind}"
         directory.mkdir(parents=True, exist_ok=True)
         hidden = directory / f".{process}.parquet"
-        pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), hidden, **parquet_options())
+        pq.write_table(table_of(columns), hidden, **parquet_options())
         hidden.rename(directory / f"{process}-1-{self.steps + 1}.parquet")
 
 
