@@ -289,8 +289,6 @@ def read_deliver(frame: bytes) -> tuple[bytes, bytes, float, bool]:
     it asks for receipts."""
     at = HEADER_BYTES + 1
     size = frame[at - 1] if len(frame) >= at else 1
-    if not size:
-        return b"", frame[at:], 0.0, True
     asks = size < UNASKED
     size &= ~UNASKED
     if not size:

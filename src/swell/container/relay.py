@@ -170,18 +170,7 @@ class Relay:
         known = self.lists.get(digest)
         if known is None:
             return False
-        frames: dict[bytes, bytes] = {}
-        now = self._world.now()
-        self._counters["relayed"] += len(known.entries)
-        got: list[int] = []
-        for place, (address, below) in enumerate(known.entries, 1):
-            frame = frames.get(below)
-            if frame is None:
-                frame = frames[below] = deliver(below, data, asks=False)
-            if self.children.send(address, frame, pass_, now):
-                got.append(place)
-        if self._world.recording:
-            self._record(known, data, got)
+        self._send_to(known, range(1, len(known.entries) + 1), data, pass_, asks=False)
         return True
 
     def _pass_on_again(
@@ -225,10 +214,23 @@ class Relay:
         return branch.wait_s * (RELAYS_WAIT if below else 1.0)
 
     def _send_down(self, branch: Branch, data: bytes, places: Sequence[int]) -> None:
-        aggregate, known, pass_ = branch.aggregate, branch.known, branch.pass_
+        aggregate, known = branch.aggregate, branch.known
         assert aggregate is not None
         assert known is not None
-        frames = {b"": deliver(b"", data)}
+        for place in self._send_to(known, places, data, branch.pass_, branch.wait_s):
+            aggregate.lose(place)
+
+    def _send_to(
+        self,
+        known: KnownList,
+        places: Sequence[int],
+        data: bytes,
+        pass_: bytes,
+        wait_s: float = 0.0,
+        asks: bool = True,
+    ) -> list[int]:
+        """A burst to these places of a list; which of them cannot be reached."""
+        frames: dict[bytes, bytes] = {}
         lost: list[int] = []
         now = self._world.now()
         children = self.children
@@ -239,13 +241,13 @@ class Relay:
             address, below = known.entries[place - 1]
             frame = frames.get(below)
             if frame is None:
-                frame = frames[below] = deliver(below, data, branch.wait_s)
+                frame = frames[below] = deliver(below, data, wait_s, asks)
             if not children.send(address, frame, pass_, now):
-                aggregate.lose(place)
                 lost.append(place)
         if self._world.recording:
             got = [place for place in places if place not in lost] if lost else places
             self._record(known, data, got)
+        return lost
 
     def _record(self, known: KnownList, data: bytes, places: Sequence[int]) -> None:
         about, entries = about_burst(data), known.message.entries

@@ -184,8 +184,7 @@ class Feed:
     __slots__ = (
         "_patience", "application", "away", "bursts", "digest", "groups", "interest", "matches",
         "members", "open", "paced", "parts", "rejected_step", "relaying", "scanned", "sealed",
-        "sent", "sent_at", "slot", "stale_list", "strays", "unasked", "unasked_last",
-        "unasked_since", "wants_all",
+        "sent", "sent_at", "slot", "stale_list", "strays", "unasked", "wants_all",
     )  # fmt: skip
 
     def __init__(
@@ -220,12 +219,8 @@ class Feed:
         """When the last burst left."""
         self.paced = False
         """It waits for more (`swell.config.delivery.pacing`)."""
-        self.unasked = 0
-        """Bursts that asked for no receipts since the last that did."""
-        self.unasked_last: Sealed | None = None
-        """The last of them."""
-        self.unasked_since = inf
-        """When the first of them left."""
+        self.unasked: list[tuple[float, Sealed]] = []
+        """Bursts that asked for no receipts since the last that did, and when they left."""
         self.relaying = True
         self.sealed: OrderedDict[int, Sealed] = OrderedDict()
         self.parts: dict[int, None] = {}
@@ -321,15 +316,6 @@ class Feed:
     def may_join(self, step: int) -> bool:
         """Whether who is at a step can go on with those in step."""
         return step not in self.parts or self.scanned in self.parts
-
-    def note_unasked(self, sealed: Sealed, now: float) -> None:
-        if not self.unasked:
-            self.unasked_since = now
-        self.unasked += 1
-        self.unasked_last = sealed
-
-    def note_asked(self) -> None:
-        self.unasked, self.unasked_last, self.unasked_since = 0, None, inf
 
     def is_busy(self) -> bool:
         """Something is on its way whose receipt may be late."""

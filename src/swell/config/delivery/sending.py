@@ -8,13 +8,14 @@ branches do not count (`PATIENCE`), so that one slow container costs its own pla
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from swell.config.application import Application
 from swell.config.bursts import StepChanges, burst_id, seal
 from swell.config.delivery.feeds import Burst, Feed, Leg, Sealed
 from swell.config.delivery.groups import Branch, alone
-from swell.config.delivery.pacing import ASK_GAPS, UNASKED_MAX, Pacing
+from swell.config.delivery.pacing import ASK_GAPS, Pacing
 from swell.config.messages import deliver
 from swell.config.proofs import sign_list
 from swell.world import Plane
@@ -88,15 +89,18 @@ class Sending:
 
     def _ship(self, feed: Feed, sealed: Sealed) -> None:
         """One burst to every branch."""
+        now = self._delivery.world.now()
+        branches = feed.branches(self._delivery.settings, now)
+        saves = self.pacing.saves_receipts(feed, branches)
+        if not (saves and self._ship_unasked(feed, sealed, branches, now)):
+            self._ship_asking(feed, sealed, branches, now)
+
+    def _ship_asking(
+        self, feed: Feed, sealed: Sealed, branches: Sequence[Branch], now: float
+    ) -> None:
         d = self._delivery
-        now = d.world.now()
-        branches = feed.branches(d.settings, now)
-        if self.pacing.saves_receipts(feed, branches) and self._ship_unasked(
-            feed, sealed, branches, now
-        ):
-            return
-        unasked_since = feed.unasked_since
-        feed.note_asked()
+        unasked_since = feed.unasked[0][0] if feed.unasked else inf
+        feed.unasked.clear()
         burst = Burst(feed, sealed, now, counts=True)
         refused: list[Branch] = []
         for branch in branches:
@@ -121,36 +125,28 @@ class Sending:
         self, feed: Feed, sealed: Sealed, branches: Sequence[Branch], now: float
     ) -> bool:
         """Without receipts; False if some link is full, so that they are needed."""
-        frame = deliver(b"", sealed.data, asks=False)
-        for branch in branches:
-            session, digest = branch.relay.container.session, branch.digest
-            if digest:
-                frame_with_list = deliver(digest, sealed.data, asks=False)
-                sent = session is not None and session.link.send(frame_with_list, _DATA)
-            else:
-                sent = session is not None and session.link.send(frame, _DATA)
-            if not sent:
-                return False
+        unasked = sealed._replace(frame=deliver(b"", sealed.data, asks=False))
+        if not all(self._send(branch, unasked, 0.0, asks=False) for branch in branches):
+            return False
         d = self._delivery
         d.counters["config-unasked"] += 1
         d.recording.sent(feed, sealed, branches)
-        feed.note_unasked(sealed, now)
+        feed.unasked.append((now, sealed))
         feed.sent_at = now
         d.watch(feed)
         return True
 
     def ask(self, feed: Feed, now: float) -> None:
         """Send the last burst that asked for no receipts again if no other has followed it."""
-        sealed = feed.unasked_last
-        ask_s = ASK_GAPS * self._delivery.settings.burst_gap_s
-        if sealed is None or now - feed.sent_at < ask_s:
+        settings = self._delivery.settings
+        if not feed.unasked or now - feed.sent_at < ASK_GAPS * settings.burst_gap_s:
             return
         if not feed.groups:
-            feed.note_asked()
+            feed.unasked.clear()
             return
-        feed.unasked = UNASKED_MAX
         self._delivery.counters["config-asked-again"] += 1
-        self._ship(feed, sealed)
+        _, sealed = feed.unasked[-1]
+        self._ship_asking(feed, sealed, feed.branches(settings, now), now)
 
     def _track(self, feed: Feed, burst: Burst) -> None:
         """Bursts whose receipts are expected; a container holds as many that came early."""
@@ -158,7 +154,7 @@ class Sending:
         if len(feed.bursts) > self._delivery.settings.hold_bursts:
             self._delivery.retries.give_up(feed.bursts.popleft())
 
-    def _send(self, branch: Branch, sealed: Sealed, wait_s: float) -> bool:
+    def _send(self, branch: Branch, sealed: Sealed, wait_s: float, asks: bool = True) -> bool:
         """Lists first, where they are not known, then the burst."""
         container, digest = branch.relay.container, branch.digest
         session = container.session
@@ -172,7 +168,7 @@ class Sending:
                 return False
             for below, what in branch.lists:
                 container.learn(below, what)
-        return link.send(deliver(digest, sealed.data, wait_s), _DATA)
+        return link.send(deliver(digest, sealed.data, wait_s, asks), _DATA)
 
     def sign(self, container: Container, digest: bytes) -> bytes:
         """For a list that a container may have to pass on."""
