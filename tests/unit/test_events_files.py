@@ -135,7 +135,8 @@ def test_rows_of_two_days_and_two_kinds_are_apart(
     piles = source(applied(), applied(), LifeEnded())
     tomorrow = source(applied(), wall_ns=NOON_NS + DAY_NS)
     for event, pile in tomorrow.items():
-        piles[event] += pile
+        piles[event].numbers += pile.numbers
+        piles[event].events += pile.events
     files.write(piles)
     files.close()
     assert complete(tmp_path) == [

@@ -28,7 +28,7 @@ def columns_table() -> str:
 def kinds_table() -> str:
     filled: dict[Kind, set[str]] = {}
     for form in FORMS.values():
-        filled.setdefault(form.kind, set()).update(form.columns, form.shared_columns)
+        filled.setdefault(form.kind, set()).update(form.columns)
     lines = ["| kind | columns |", "|---|---|"]
     for kind in Kind:
         if kind in filled:
@@ -70,13 +70,13 @@ def test_arrow_has_the_declared_columns_exactly() -> None:
 @pytest.mark.parametrize("event", FORMS, ids=lambda event: event.__name__)
 def test_a_form_names_fields_and_columns_that_exist(event: type[Event]) -> None:
     form = FORMS[event]
-    fields = {field.name: field.type for field in msgspec.structs.fields(event)}
-    assert set(form.columns) | set(form.shared_columns) <= set(NAMES)
-    assert set(form.columns.values()) <= set(fields)
-    assert not set(form.columns) & set(form.shared_columns)
-    if form.shared:
-        shared = {field.name for field in msgspec.structs.fields(fields[form.shared])}
-        assert set(form.shared_columns.values()) <= shared
+    assert set(form.columns) <= set(NAMES)
+    for source in form.columns.values():
+        holder: type = event
+        for name in source.split("."):
+            fields = {field.name: field.type for field in msgspec.structs.fields(holder)}
+            assert name in fields, source
+            holder = fields[name]
 
 
 def test_commands_and_clients_do_not_import_pyarrow() -> None:

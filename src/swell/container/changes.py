@@ -52,15 +52,6 @@ ReadyStep = tuple[int, tuple[Ready, ...]]
 """Its number and its changes."""
 
 
-class Before(msgspec.Struct, gc=False):
-    """What a document was, without its content: that is not to live longer for being recorded."""
-
-    id: bytes
-    version: int
-    step: int
-    deleted: bool
-
-
 class Spanned(msgspec.Struct, gc=False):
     """What a burst does to one configuration: its changes with their steps, and as what they are
     written down."""
@@ -72,7 +63,7 @@ class Spanned(msgspec.Struct, gc=False):
     spans: tuple[Span, ...]
     _applied: dict[str, tuple[Applied, ...]] = {}
 
-    def is_new_to(self, before: Before) -> bool:
+    def is_new_to(self, before: Document) -> bool:
         """Whether not even the first change was there."""
         number, change = self.changes[0]
         return before.step < number and (before.version < change.version or before.deleted)
@@ -96,7 +87,7 @@ class ReadyBurst(msgspec.Struct, gc=False):
     """By configuration, where somebody writes it down."""
 
 
-def has(document: Document | Before, number: int, change: Ready) -> bool:
+def has(document: Document, number: int, change: Ready) -> bool:
     """Whether a document is what a change of this step makes, or later."""
     return number <= document.step or (change.version <= document.version and not document.deleted)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from swell.config.bursts import Burst
-from swell.container.changes import DELTA, Before, Ready, ReadyBurst, Spanned, has
+from swell.container.changes import DELTA, Ready, ReadyBurst, Spanned, has
 from swell.container.documents import Document
 from swell.events.records import Applied, Span
 from swell.world import World
@@ -35,7 +35,7 @@ class FeedRecording:
         self.peer = ""
         self._world = world
         self._siblings = siblings
-        self._before: list[tuple[Spanned, Before | None]] = []
+        self._before: Sequence[tuple[Spanned, Document | None]] = ()
         self._senders: dict[bytes, str] = {}
 
     def held(self, burst: Burst) -> None:
@@ -49,21 +49,16 @@ class FeedRecording:
         spanned = made_ready.spans
         if spanned is None:
             spanned = made_ready.spans = _spanned(burst, made_ready)
-        before: list[tuple[Spanned, Before | None]] = []
-        for one in spanned:
-            old = feed.documents.get(one.name)
-            about = None
-            if old is not None:
-                about = Before(old.id, old.version, old.step, old.deleted)
-            before.append((one, about))
-        self._before = before
+        documents = feed.documents
+        self._before = [(one, documents.get(one.name)) for one in spanned]
 
     def end(self, feed: Feed, burst: Burst, at: int) -> None:
         """As much of it as fits has been applied, to somebody who was at step `at`."""
         documents, emit = feed.documents, self._world.emit
         peer = self._senders.pop(burst.id, self.peer) if self._senders else self.peer
         joins, alone = at <= burst.after, len(self._siblings) == 1
-        for one, old in self._before:
+        before, self._before = self._before, ()  # old contents do not live longer for this
+        for one, old in before:
             new = documents.get(one.name)
             if new is None or (old is not None and new.id == old.id):
                 continue
@@ -126,7 +121,9 @@ def _span(burst: Burst, first: Ready, number: int, last: Ready) -> Span:
     )  # fmt: skip
 
 
-def own_spans(burst: Burst, one: Spanned, old: Before | None, new: Document, at: int) -> list[Span]:
+def own_spans(
+    burst: Burst, one: Spanned, old: Document | None, new: Document, at: int
+) -> list[Span]:
     """What has really happened to a configuration that was not at the begin of the burst, or whose
     version is not the burst's."""
     applied = [

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from swell.events.rows import FORMS, TAKEN, Form, Pile, Piles
+from swell.events.rows import FORMS, Form, Pile, Piles
 from swell.events.schema import COLUMNS, NAMES, VERSION, Column, Kind, Type
 
 _TYPES: dict[Type, pa.DataType] = {
@@ -30,7 +31,7 @@ _TYPES: dict[Type, pa.DataType] = {
     Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
 }
 
-_OF_LIFE = ("run", "node", "role", "start", "site", "zone")
+_OF_LIFE = {name: name for name in ("run", "node", "role", "start", "site", "zone")}
 
 CONSTANTS_MAX = 256
 """Constant columns that are kept; each is as long as a batch."""
@@ -55,50 +56,51 @@ def batches(piles: Piles) -> Iterator[tuple[Kind, pa.RecordBatch]]:
 
 
 def _batch(form: Form, pile: Pile) -> pa.RecordBatch:
-    lives, firsts, wall_ns, mono_ns, events = (pile[place::TAKEN] for place in range(TAKEN))
-    made = {
-        "at": _microseconds(wall_ns).cast(_TYPES[Type.TIMESTAMP]),
-        "mono_us": _microseconds(mono_ns),
-        **_spread(lives, {name: name for name in _OF_LIFE}),
-    }
-    if form.shared:
-        made |= _spread(list(map(attrgetter(form.shared), events)), form.shared_columns)
-    for column, source in form.columns.items():
-        if column != form.each:
-            made[column] = _array(column, list(map(attrgetter(source), events)))
-    if not form.each:
-        made["row"] = pa.array(firsts, pa.int64())
-        return _complete(made, len(firsts))
-    places: list[int] = []
-    numbers: list[int] = []
-    values: list[Any] = []
-    lists = map(attrgetter(form.columns[form.each]), events)
-    for place, (first, listed) in enumerate(zip(firsts, lists, strict=True)):
-        places.extend(repeat(place, len(listed)))
-        numbers.extend(range(first, first + len(listed)))
-        values.extend(listed)
-    spread = pa.array(places, pa.int32())
-    made = {column: one.take(spread) for column, one in made.items()}
-    made["row"] = pa.array(numbers, pa.int64())
-    made[form.each] = _array(form.each, values)
-    return _complete(made, len(values))
+    events = pile.events
+    whose, firsts, wall_ns, mono_ns = np.frombuffer(pile.numbers, np.int64).reshape(-1, 4).T
+    made = {"at": pa.array(wall_ns // 1000), "mono_us": pa.array(mono_ns // 1000)}
+    rows = pa.array(firsts)
+    columns = {column: source for column, source in form.columns.items() if column != form.each}
+    of: pa.Array | None = None
+    if form.each:
+        lists = list(map(attrgetter(form.columns[form.each]), events))
+        ends = np.fromiter(accumulate(map(len, lists), initial=0), np.int32, len(lists) + 1)
+        values = _array(form.each, list(chain.from_iterable(lists)))
+        of = pc.list_parent_indices(pa.ListArray.from_arrays(pa.array(ends), values))
+        rows = pc.add(pa.array(firsts - ends[:-1]).take(of), _counted(len(values)))
+        made = {column: one.take(of) for column, one in made.items()}
+        made[form.each] = values
+    made["row"] = rows
+    made |= _spread(pile.lives, pa.array(whose), _OF_LIFE, of)
+    made |= _spread(*_few(events), columns, of)
+    return _complete(made, len(rows))
 
 
-def _spread(objects: Sequence[object], columns: Mapping[str, str]) -> dict[str, pa.Array]:
-    """Columns of fields of objects of which there are few: each is looked at once."""
+def _few(objects: Sequence[object]) -> tuple[dict[int, object], pa.Array]:
+    """Objects by a number of each, and the numbers in the order of the objects: many may be the
+    same one."""
     ids = list(map(id, objects))
-    few = dict(zip(ids, objects, strict=True))
-    spread: pa.Array | None = None
+    return dict(zip(ids, objects, strict=True)), pa.array(ids, pa.int64())
+
+
+def _spread(
+    objects: Mapping[int, object] | Sequence[object],
+    numbers: pa.Array,
+    columns: Mapping[str, str],
+    of: pa.Array | None,
+) -> dict[str, pa.Array]:
+    """Columns of fields of objects of which there are few: each is looked at once. `of`: which of
+    the numbers each row has; None: one row for each, in their order."""
+    encoded = numbers.dictionary_encode()
+    few = [objects[one] for one in encoded.dictionary.to_pylist()]
+    places = encoded.indices if of is None else encoded.indices.take(of)
     made = {}
     for column, source in columns.items():
-        values = list(map(attrgetter(source), few.values()))
+        values = list(map(attrgetter(source), few))
         if values.count(values[0]) == len(values):
-            made[column] = _repeated(column, values[0], len(ids))
-            continue
-        if spread is None:
-            places = {name: place for place, name in enumerate(few)}
-            spread = pa.array(list(map(places.__getitem__, ids)), pa.int32())
-        made[column] = _array(column, values).take(spread)
+            made[column] = _repeated(column, values[0], len(places))
+        else:
+            made[column] = _array(column, values).take(places)
     return made
 
 
@@ -113,6 +115,16 @@ def _long(column: str, value: object, count: int) -> pa.Array:
     return pa.nulls(count, type_) if value is None else pa.repeat(pa.scalar(value, type_), count)
 
 
+def _counted(count: int) -> pa.Array:
+    """0, 1, 2 …"""
+    return _long_counted(1 << (count - 1).bit_length()).slice(0, count)
+
+
+@lru_cache
+def _long_counted(count: int) -> pa.Array:
+    return pa.array(range(count), pa.int64())
+
+
 def _array(column: str, values: Sequence[Any]) -> pa.Array:
     type_ = SCHEMA.field(column).type
     if pa.types.is_timestamp(type_):
@@ -120,11 +132,8 @@ def _array(column: str, values: Sequence[Any]) -> pa.Array:
     return pa.array(values, type_)
 
 
-def _microseconds(ns: Sequence[int]) -> pa.Array:
-    return pc.divide(pa.array(ns, pa.int64()), 1000)
-
-
 def _complete(made: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    made["at"] = made["at"].cast(_TYPES[Type.TIMESTAMP])
     made["schema"] = _repeated("schema", VERSION, count)
     arrays = [made[name] if name in made else _repeated(name, None, count) for name in NAMES]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -6,9 +6,10 @@ event only notes when, whose it is, and the numbers of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from struct import Struct
+from typing import NamedTuple
 
 from swell.events import Event, Started
 from swell.events.records import (
@@ -64,14 +65,11 @@ class Life:
 
 class Form(NamedTuple):
     """How an event becomes rows. `columns`: column → field. `each`: the column whose field lists a
-    value for each of several rows; empty: there is one row. `shared`: a field with an object that
-    many events have in common, and `shared_columns` those that are fields of it."""
+    value for each of several rows; empty: there is one row."""
 
     kind: Kind
     columns: dict[str, str]
     each: str = ""
-    shared: str = ""
-    shared_columns: Mapping[str, str] = MappingProxyType({})
 
 
 _STEPS = {"application": "application", "first": "first", "sequence": "step", "epoch": "epoch"}
@@ -140,15 +138,14 @@ FORMS: dict[type[Event], Form] = {
     Relayed: Form(Kind.RELAY, {**_STEPS, "peer": "peers", "bytes": "bytes"}, each="peer"),
     Applied: Form(
         Kind.APPLY,
-        {"peer": "peer"},
-        shared="span",
-        shared_columns={
-            **_VERSION,
-            "first": "first",
-            "base": "base",
-            "epoch": "epoch",
-            "bytes": "bytes",
-            "sent_at": "sealed_us",
+        {
+            **{column: f"span.{source}" for column, source in _VERSION.items()},
+            "first": "span.first",
+            "base": "span.base",
+            "epoch": "span.epoch",
+            "bytes": "span.bytes",
+            "sent_at": "span.sealed_us",
+            "peer": "peer",
         },
     ),
     Rejected: Form(
@@ -159,12 +156,23 @@ FORMS: dict[type[Event], Form] = {
 }
 """Events that are not here are not written down."""
 
-TAKEN = 5
-"""Places that one event takes in a pile: whose it is, number of its first row, wall and monotonic
-clock in ns, the event itself."""
+_pack = Struct("=qqqq").pack
+"""The numbers of one event, as `Pile.numbers` has them."""
 
-Pile = list[Any]
-"""Events of one type, flat: an event then costs no object of its own."""
+
+class Pile:
+    """Events of one type. What they have in numbers is packed: an event then costs no object of
+    its own, and whoever makes rows of many has them as columns at once."""
+
+    __slots__ = ("events", "lives", "numbers")
+
+    def __init__(self, lives: Sequence[Life]) -> None:
+        self.lives = lives
+        """Of the whole collection, by their numbers."""
+        self.numbers = bytearray()
+        """For each event: whose it is, number of its first row, wall and monotonic clock in ns."""
+        self.events: list[Event] = []
+
 
 Piles = dict[type[Event], Pile]
 
@@ -174,8 +182,8 @@ class _Sort:
 
     __slots__ = ("listed", "pile", "tells")
 
-    def __init__(self, event: type[Event], form: Form) -> None:
-        self.pile: Pile = []
+    def __init__(self, event: type[Event], form: Form, lives: Sequence[Life]) -> None:
+        self.pile = Pile(lives)
         self.listed = form.columns[form.each] if form.each else ""
         """The field that lists a value per row; empty: there is one row."""
         self.tells = event in (Started, LifeBegan)
@@ -186,26 +194,33 @@ class Collection:
     """Events on their way to becoming rows. `full` is called when a pile has `events_max`."""
 
     def __init__(self, events_max: int, full: Callable[[], None]) -> None:
-        self.sorts = {event: _Sort(event, form) for event, form in FORMS.items()}
-        self.places_max = events_max * TAKEN
+        self.lives: list[Life] = []
+        self.sorts = {event: _Sort(event, form, self.lives) for event, form in FORMS.items()}
+        self.events_max = events_max
         self.full = full
+
+    def number(self, life: Life) -> int:
+        """By which events say that they are of this life."""
+        self.lives.append(life)
+        return len(self.lives) - 1
 
     def taken(self) -> Piles:
         """All there is; what comes from now on is apart from it."""
         found: Piles = {}
         for event, sort in self.sorts.items():
-            if sort.pile:
-                found[event], sort.pile = sort.pile, []
+            if sort.pile.events:
+                found[event], sort.pile = sort.pile, Pile(self.lives)
         return found
 
 
 class Recorder:
     """Takes the events of one life and numbers its rows. A number that no file has was lost."""
 
-    __slots__ = ("_collection", "_next", "_sorts", "life")
+    __slots__ = ("_collection", "_next", "_number", "_sorts", "life")
 
     def __init__(self, collection: Collection, life: Life) -> None:
         self.life = life
+        self._number = collection.number(life)
         self._collection = collection
         self._sorts = collection.sorts
         self._next = 1
@@ -218,23 +233,26 @@ class Recorder:
         self._next = first + (len(getattr(event, sort.listed)) if sort.listed else 1)
         if sort.tells:
             self.life = self.life.after(event)
+            self._number = self._collection.number(self.life)
         pile = sort.pile
-        pile += (self.life, first, wall_ns, mono_ns, event)
-        if len(pile) >= self._collection.places_max:
+        pile.numbers += _pack(self._number, first, wall_ns, mono_ns)
+        events = pile.events
+        events.append(event)
+        if len(events) >= self._collection.events_max:
             self._collection.full()
 
 
 def event_count(piles: Piles) -> int:
-    return sum(len(pile) for pile in piles.values()) // TAKEN
+    return sum(len(pile.events) for pile in piles.values())
 
 
 def row_count(piles: Piles) -> int:
     total = 0
     for event, pile in piles.items():
         form = FORMS[event]
-        events = pile[TAKEN - 1 :: TAKEN]
         if form.each:
-            total += sum(len(getattr(one, form.columns[form.each])) for one in events)
+            listed = attrgetter(form.columns[form.each])
+            total += sum(map(len, map(listed, pile.events)))
         else:
-            total += len(events)
+            total += len(pile.events)
     return total

@@ -12,6 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from swell.config.bursts import Change, StepChanges, burst_id, read_burst, seal
+from swell.config.delivery.patience import PRIMARY_WAIT
 from swell.config.messages import Level, Receipt, deliver, read_deliver
 from swell.config.proofs import PROOF_BYTES
 from swell.config.versions import Kind, version_id
@@ -41,11 +42,12 @@ class Malice:
     done: dict[bytes, int] = field(default_factory=dict)
     """Burst → to how many it did it."""
     old: list[bytes] = field(default_factory=list)
+    patience_s: float = 0.0
+    """How long it may wait itself, as the last burst told it."""
     _spared: dict[bytes, None] = field(default_factory=dict)
 
-    def tempted(self, burst: bytes, asks: bool) -> bool:
-        """Whether it is bad to this burst, wherever it goes. What becomes of one that asks for no
-        receipts shows by the next that does."""
+    def tempted(self, burst: bytes, shows: bool) -> bool:
+        """Whether it is bad to this burst, wherever it goes, and whether the primary can tell."""
         if burst not in self.done and burst not in self._spared:
             if self.rng.random() < self.share:
                 self.done[burst] = 0
@@ -53,7 +55,7 @@ class Malice:
                 self._spared[burst] = None
         if burst in self._spared:
             return False
-        self.done[burst] += asks
+        self.done[burst] += shows
         return True
 
     def harm(self) -> int:
@@ -113,7 +115,10 @@ class CrookedChildren(Children):
     def send(self, address: Address, frame: bytes, pass_: bytes, now: float) -> bool:
         malice, pass_on = self._malice, super().send
         _, data, _, asks = read_deliver(frame)
-        if not malice.tempted(burst_id(data), asks):
+        # What becomes of one that asks for no receipts shows by the next that does; a delay that
+        # the primary has patience for, because all was slow lately, does not show.
+        patient = self._delay_s <= PRIMARY_WAIT * malice.patience_s
+        if not malice.tempted(burst_id(data), asks and not (malice.deed == DELAY and patient)):
             return pass_on(address, frame, pass_, now)
         match malice.deed:
             case "alter":
@@ -152,8 +157,10 @@ class MaliciousSession(ContainerSession):
         )
 
     def on_deliver(self, session: Session, frame: bytes) -> None:
+        digest, data, wait_s, _ = read_deliver(frame)
+        if digest:
+            self._malice.patience_s = wait_s
         super().on_deliver(session, frame)
-        digest, data, *_ = read_deliver(frame)
         if digest and self._malice.deed == CLAIM and session.open:
             proof = self._malice.rng.randbytes(PROOF_BYTES)
             session.send(Receipt(burst_id(data), int(Level.APPLIED), proof, digest))
