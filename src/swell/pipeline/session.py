@@ -54,6 +54,9 @@ _QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # Where in our code a column was made is of no use to who runs a job; noting it for each takes
+    # a sixth of the time of an audit of a short log.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _JAVA = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Spark looks for nulls itself, and what it reads lies in the batch: no second check of each value
