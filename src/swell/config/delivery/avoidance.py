@@ -1,6 +1,6 @@
 """Relays that failed or lied are not picked for a while, and are reported (RIP-11, RIP-13).
 
-A relay has a strike when somebody behind it got a burst by another way. Who could be reached by
+A relay has a strike when somebody on its list got a burst by another way. Who could be reached by
 no sibling at all is served directly for a while, and so are who complains and whose proof has
 spoiled that of a relay: nobody can bring relay after relay into disrepute.
 """
@@ -100,27 +100,32 @@ class Avoidance:
 
     def on_outdone(self, blame: Leg, by: Leg, member: Member) -> None:
         """Somebody got by one leg what another should have brought."""
-        branch = blame.branch
-        behind = len(branch.members) - 1
-        missed = (
-            behind
-            if blame.undelivered is None
-            else sum(1 for one in blame.undelivered if one is not branch.relay)
-        )
+        relay, *behind = self._answerable(blame, member)
+        lacking = blame.undelivered
+        missed = [one for one in behind if lacking is None or one in lacking]
         took_s = self._delivery.world.now() - by.sent_at
-        if took_s >= blame.wait_s and 2 * missed > behind:
+        if took_s >= blame.wait_s and 2 * len(missed) > len(behind):
             return  # another way is as slow: the relay is not to blame, nor who is behind it
-        if by.branch.digest or (behind > 1 and missed == behind):
-            self._strike(blame)
+        if by.branch.digest or len(missed) == len(behind) > 1:
+            self._strike(blame, relay.container)
         else:
             self.spare(member.container)
 
-    def _strike(self, leg: Leg) -> None:
+    def _answerable(self, leg: Leg, member: Member) -> list[Member]:
+        """The relay that did not serve a member, and all behind it: the one whose list names it, if
+        that one has the burst, else the one that the primary has sent it to."""
+        lacking = leg.undelivered
+        if lacking is not None:
+            row = leg.branch.served_by(member)
+            if row[0] not in lacking:
+                return row
+        return list(leg.branch.members)
+
+    def _strike(self, leg: Leg, relay: Container) -> None:
         """One per burst, however many it failed."""
         if leg.struck:
             return
         leg.struck = True
-        relay = leg.container
         relay.strikes += 1
         self._delivery.counters["config-relay-strike"] += 1
         if relay.strikes >= STRIKES_MAX:

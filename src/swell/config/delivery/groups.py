@@ -83,6 +83,20 @@ class Branch:
         """Of the list with this digest: place 0 is the relay's own."""
         return self._places[digest] if self._places is not None else (self.members,)
 
+    @property
+    def relays(self) -> list[Member]:
+        """All of it who relay, the one that the primary sends to first."""
+        return [self.places(digest)[0][0] for digest, _ in self.lists]
+
+    def served_by(self, member: Member) -> list[Member]:
+        """The relay that has this one on its list, and all behind that relay."""
+        found = self.members
+        for digest, _ in self.lists[1:]:
+            row = self.places(digest)
+            if any(member in place for place in row[1:]):
+                found = tuple(one for place in row for one in place)
+        return list(found)
+
     def below(self, digest: bytes, place: int) -> bytes:
         """The list of a relay at a place of the list with this digest; empty: it has none."""
         what = next(what for known, what in self.lists if known == digest)

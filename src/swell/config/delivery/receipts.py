@@ -68,7 +68,9 @@ class Receipts:
         branch.credit(level, leg.sealed.upto, now)
         self.answered(leg)
         if level == _APPLIED:
-            container.strikes = max(0.0, container.strikes - FORGIVEN)
+            for relay in branch.relays:
+                if relay.container.strikes:
+                    relay.container.strikes = max(0.0, relay.container.strikes - FORGIVEN)
             self._finish(leg)
         self._delivery.progressed(burst.feed)
 

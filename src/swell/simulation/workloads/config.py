@@ -82,6 +82,10 @@ def settings(rng: Random) -> Settings:
     )
 
 
+GROUP = 4
+"""At least so many containers of every application at each site: three need no relay."""
+
+
 class ConfigRun(ConfigFleet):
     """One run of the workload."""
 
@@ -102,7 +106,7 @@ class ConfigRun(ConfigFleet):
             process.resources = Resources(busy.choice(CPU_FREE), 1.0, 1.0)
         self._struck: list[Strikes] = []
         places = [f"s{k}" for k in range(sites)]
-        count = rng.randint(*CONTAINERS)
+        count = max(rng.randint(*CONTAINERS), GROUP * len(applications) * sites)
         crooked = rng.sample(range(count), rng.randint(*self.profile.malicious))
         for k in range(count):
             name, malice = f"c{k:02}", None
