@@ -7,32 +7,16 @@ from collections import Counter
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from swell.pipeline import audit, logs
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.verdicts import Verdict
-from tests.pipeline.generated_logs import GeneratedLog, cut, frame_of, make
+from tests.pipeline.audited_logs import SETTINGS, SOUND, STREAMED, Audited
+from tests.pipeline.generated_logs import GeneratedLog
 from tests.pipeline.oracle import Finding, Oracle, Rules
 
-LOGS = 200
-SOUND = 20
-"""Of these logs no faults are planted into so many."""
-CUT = 10
-"""Sound logs that begin in the middle, beside them."""
-
 Found = Counter[tuple[str, Finding]]
-
-
-@pytest.fixture(scope="module")
-def generated() -> list[GeneratedLog]:
-    cuts = [cut(f"cut-{seed}", seed, 0.1 + 0.8 * seed / CUT) for seed in range(CUT)]
-    made = [make(f"run-{seed}", seed, 0 if seed < SOUND else 1 + seed % 6) for seed in range(LOGS)]
-    return [*made, *cuts]
-
-
-@pytest.fixture(scope="module")
-def frame(spark: SparkSession, generated: list[GeneratedLog]) -> DataFrame:
-    return frame_of(spark, generated).persist()
 
 
 def found_by_oracle(generated: list[GeneratedLog], rules: Rules) -> Found:
@@ -68,11 +52,11 @@ def difference(ours: Found, oracles: Found) -> str:
     return "\n".join(lines[:20])
 
 
-def test_verdicts_are_those_of_the_oracle(
-    spark: SparkSession, generated: list[GeneratedLog], frame: DataFrame
-) -> None:
-    result = audit.run(spark, frame, AuditSettings())
-    ours, oracles = findings(result.evidence), found_by_oracle(generated, Rules())
+def test_verdicts_are_those_of_the_oracle(audited: Audited) -> None:
+    result = audited.result
+    everything = findings(result.evidence)
+    ours = Counter({one: n for one, n in everything.items() if not one[0].startswith(STREAMED)})
+    oracles = found_by_oracle(audited.generated, Rules(horizon_us=SETTINGS.horizon_us))
     assert not difference(ours, oracles), difference(ours, oracles)
     kinds = {finding.verdict for _, finding in ours if not finding.excused}
     assert kinds == set(map(str, Verdict)), "every kind of fault was planted and found"
@@ -82,7 +66,7 @@ def test_verdicts_are_those_of_the_oracle(
     late_logs = [finding for run, finding in ours if run.startswith("cut-")]
     assert all(finding.excused for finding in late_logs), "and what is left of them"
     assert {finding.verdict for finding in late_logs} >= {"version-gap", "step-gap"}
-    violations = sum(count for (_, finding), count in ours.items() if not finding.excused)
+    violations = sum(count for (_, finding), count in everything.items() if not finding.excused)
     assert sum(row.violations for row in result.summary) == violations
     assert result.counts.expected > result.counts.delivered > 900
     assert result.counts.skipped > 0
@@ -90,9 +74,7 @@ def test_verdicts_are_those_of_the_oracle(
 
 
 @pytest.mark.skipif("SWELL_LARGE" not in os.environ, reason="a minute long: make simulate")
-def test_other_settings_are_those_of_the_oracle(
-    spark: SparkSession, generated: list[GeneratedLog], frame: DataFrame
-) -> None:
+def test_other_settings_are_those_of_the_oracle(spark: SparkSession, audited: Audited) -> None:
     settings = AuditSettings(
         sla_s=0.5, horizon_s=5.0, settle_s=2.0, tail_s=8.0, clock_bound_s=0.2, complete=False
     )
@@ -104,8 +86,9 @@ def test_other_settings_are_those_of_the_oracle(
         clock_bound_us=200_000,
         complete=False,
     )
-    result = audit.run(spark, frame, settings)
-    ours, oracles = findings(result.evidence), found_by_oracle(generated, rules)
+    generated = audited.frame.where(~f.col("run").startswith(STREAMED))
+    result = audit.run(spark, generated, settings)
+    ours, oracles = findings(result.evidence), found_by_oracle(audited.generated, rules)
     assert not difference(ours, oracles), difference(ours, oracles)
 
 

@@ -15,6 +15,7 @@ from swell.pipeline import audit, latency, logs
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.verdicts import Verdict
 from swell.simulation.workloads.config import REACH_S_MAX
+from tests.pipeline.conftest import Simulated
 from tests.pipeline.planted_bugs import BUGS
 from tests.pipeline.real_run import PER_PROCESS, Story
 from tests.pipeline.simulated_runs import (
@@ -24,7 +25,6 @@ from tests.pipeline.simulated_runs import (
     SOUND,
     SPOILED,
     Run,
-    simulate_all,
 )
 
 REAL, SPOILED_REAL = "real", "real with bugs"
@@ -42,16 +42,17 @@ class Logs(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Logs:
-    path = tmp_path_factory.mktemp("runs")
-    simulated = simulate_all(path)
-    story = Story(path)
+def written(
+    spark: SparkSession, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory
+) -> Logs:
+    story = Story(tmp_path_factory.mktemp("runs"))
     story.run()
     read = logs.read(spark, str(story.log)).events.persist()
     named = f.coalesce("application", "peer", "node")
     sound = read.where(~named.isin(*BUGS, *(f"b-{bug}" for bug in BUGS)))
     real = _called(sound, REAL).unionByName(_called(read, SPOILED_REAL))
-    passed = {run: future.result() for run, future in simulated.items()}
+    passed = {run: future.result() for run, future in simulated.runs.items()}
+    path = simulated.path
     frames = [_called(logs.read(spark, str(path / run.name)).events, run.name) for run in passed]
     return Logs(real, reduce(DataFrame.unionByName, frames), passed)
 

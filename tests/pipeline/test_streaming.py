@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from swell.errors import ConfigurationError
-from swell.pipeline import audit, streaming
+from swell.pipeline import streaming
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.following import settings_set
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.session import ROCKSDB
-from tests.pipeline.generated_logs import GeneratedLog, S, frame_of, make
+from tests.pipeline.audited_logs import SETTINGS, STREAMED, Audited
 from tests.pipeline.oracle import Finding
 from tests.pipeline.test_streaming_auditor import JUDGED, comparable
 
-SETTINGS = AuditSettings(horizon_s=30.0)
 PARTS = 4
 
 
@@ -28,19 +28,6 @@ PARTS = 4
 def rocksdb(spark: SparkSession) -> Iterator[None]:
     with settings_set(spark, ROCKSDB):
         yield
-
-
-def log_of_many() -> GeneratedLog:
-    """Several runs, one after the other on one clock, and a last row that lets all be judged."""
-    whole = make("run-0", 0, 0, skews=False)
-    for seed in range(1, 12):
-        whole.rows += make(f"run-{seed}", seed, 6, skews=False).rows
-    end_us = max(row["at"] for row in whole.rows) + 1000 * S
-    for run in sorted({row["run"] for row in whole.rows}):
-        last = next(row for row in whole.rows if row["run"] == run and row["role"] == "node")
-        node = {"node": "last", "row": 1, "kind": "stop", "peer": "nobody"}
-        whole.rows.append({**last, **node, "at": end_us, "mono_us": 0})
-    return whole
 
 
 def findings(evidence: DataFrame) -> dict[str, Counter[Finding]]:
@@ -66,16 +53,14 @@ def run_available(spark: SparkSession, source: Path, work: Path) -> None:
 
 
 def test_a_stream_that_restarts_gives_the_verdicts_of_the_batch(
-    spark: SparkSession, rocksdb: None, tmp_path: Path
+    spark: SparkSession, audited: Audited, rocksdb: None, tmp_path: Path
 ) -> None:
-    log = log_of_many()
-    frame = frame_of(spark, [log])
-    batch = audit.run(spark, frame, SETTINGS)
-    expected = findings(batch.evidence)
+    log, streamed = audited.streamed, f.col("run").startswith(STREAMED)
+    expected = findings(audited.result.evidence.where(streamed))
     source = tmp_path / "events"
     cuts = sorted(row["at"] for row in log.rows)
     times = [cuts[len(cuts) * part // PARTS] for part in range(PARTS)]
-    rows = frame.toPandas()
+    rows = audited.frame.where(streamed).toPandas()
     stamps = rows["at"].astype("int64") // 1000
     for part, begin in enumerate(times):
         end = times[part + 1] if part + 1 < PARTS else cuts[-1] + 1

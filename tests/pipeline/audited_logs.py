@@ -1,0 +1,49 @@
+"""Generated logs that several tests want audited: in one frame, since to plan an audit takes longer
+than to run it on so few rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from swell.pipeline import audit
+from swell.pipeline.audit_settings import AuditSettings
+from tests.pipeline.generated_logs import GeneratedLog, S, cut, frame_of, make
+
+LOGS = 200
+SOUND = 20
+"""Of these logs no faults are planted into so many."""
+CUT = 10
+"""Sound logs that begin in the middle, beside them."""
+STREAMED = "stream-"
+"""How the names of runs begin that are one after the other on one clock."""
+SETTINGS = AuditSettings(horizon_s=30.0)
+
+
+class Audited(NamedTuple):
+    generated: list[GeneratedLog]
+    streamed: GeneratedLog
+    frame: DataFrame
+    result: audit.AuditResult
+
+
+def make_audited(spark: SparkSession) -> Audited:
+    made = [make(f"run-{seed}", seed, 0 if seed < SOUND else 1 + seed % 6) for seed in range(LOGS)]
+    cuts = [cut(f"cut-{seed}", seed, 0.1 + 0.8 * seed / CUT) for seed in range(CUT)]
+    streamed = log_of_many()
+    frame = frame_of(spark, [*made, *cuts, streamed]).persist()
+    return Audited([*made, *cuts], streamed, frame, audit.run(spark, frame, SETTINGS))
+
+
+def log_of_many() -> GeneratedLog:
+    """Several runs, one after the other on one clock, and a last row that lets all be judged."""
+    whole = make(f"{STREAMED}0", 0, 0, skews=False)
+    for seed in range(1, 12):
+        whole.rows += make(f"{STREAMED}{seed}", seed, 6, skews=False).rows
+    end_us = max(row["at"] for row in whole.rows) + 1000 * S
+    for run in sorted({row["run"] for row in whole.rows}):
+        last = next(row for row in whole.rows if row["run"] == run and row["role"] == "node")
+        node = {"node": "last", "row": 1, "kind": "stop", "peer": "nobody"}
+        whole.rows.append({**last, **node, "at": end_us, "mono_us": 0})
+    return whole
