@@ -11,7 +11,8 @@ Files are read anew every time, by both, out of the page cache.
 - *anti-join*: expected deliveries without a row of that version. *range join*: those with one
   within 3 s. Both sides have as many rows as the log has deliveries.
 
-Then a log grows while streaming queries follow it: one without state, and the audit.
+Then a plan is made for a million topics on fifty nodes (`swell.lab.pipeline_plan`), and a log grows
+while streaming queries follow it: one without state, and the audit.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ RATIO_MAX = {"anti-join": 12.0, "latency": 12.0, "range join": 4.0}
 GROWING = ("audit", "latency", "monitor")
 GROWTH_MAX = 6.0
 SOURCE_ROWS_PER_S_MIN = 1e6
+PLAN_TOPICS, PLAN_TOPICS_QUICK, PLAN_NODES = MILLION, 50_000, 50
+PLAN_S_MAX = 60.0
 BATCH_S_MAX = {"without state": 1.0, "audit": 2.0}
 
 SOURCE = 'read through format("swell")'
@@ -87,6 +90,7 @@ def run(lab: Lab) -> Report:
             for size in sizes
             for row in measure(spark, folder, lab, size, rounds, f"{memory_gb}GB")
         ]
+        rows.append(plan(spark, lab))
         rows += stream(spark, folder, lab)
     return Report(
         settings={"sizes": list(sizes), "rounds": rounds, "memory_gb": memory_gb},
@@ -147,6 +151,22 @@ def measure(
     return rows
 
 
+def plan(spark: SparkSession, lab: Lab) -> Row:
+    """From a log of traffic to the moves."""
+    from swell.lab.pipeline_plan import plan_times
+
+    with lab.progress("pipeline: plan", 1):
+        times = plan_times(spark, PLAN_TOPICS_QUICK if lab.quick else PLAN_TOPICS, PLAN_NODES)
+    return {
+        "part": "plan",
+        "topics": times.topics,
+        "nodes": times.nodes,
+        "monitor_s": times.monitor_s,
+        "plan_s": times.plan_s,
+        "moves": times.moves,
+    }
+
+
 def stream(spark: SparkSession, folder: Path, lab: Lab) -> list[Row]:
     """Warm micro-batches."""
     from swell.lab.pipeline_stream import micro_batches
@@ -199,6 +219,9 @@ def bars(rows: Sequence[Row], sizes: Sequence[int]) -> list[Bar]:
         what = f'format("swell"), {size:,} rows: rows/s'
         found.append(Bar.at_least(what, SOURCE_ROWS_PER_S_MIN, row["rows_per_s"]))
     for row in rows:
+        if "topics" in row:
+            what = f"a plan for {row['topics']:,} topics on {row['nodes']} nodes: seconds"
+            found.append(Bar.at_most(what, PLAN_S_MAX, row["monitor_s"] + row["plan_s"]))
         if "query" in row:
             what = f"a warm micro-batch, {row['query']}: seconds, median"
             found.append(Bar.at_most(what, BATCH_S_MAX[row["query"]], row["median_s"]))

@@ -46,10 +46,6 @@ class PlanTimes(NamedTuple):
     """From there to the moves."""
     moves: int
 
-    @property
-    def seconds(self) -> float:
-        return self.monitor_s + self.plan_s
-
 
 def plan_times(
     spark: SparkSession, topics: int, nodes: int, settings: PlanSettings | None = None
@@ -68,11 +64,6 @@ def plan_times(
     assert (rows, len(found.nodes)) == (topics, nodes)
     times = monitored - begun, planned - monitored
     return PlanTimes(topics, nodes, topics * FLOWS, *times, len(moves))
-
-
-def plan_seconds(spark: SparkSession, topics: int, nodes: int) -> float:
-    """From the log to the moves."""
-    return plan_times(spark, topics, nodes).seconds
 
 
 def write_log(spark: SparkSession, directory: str, topics: int, nodes: int) -> None:
