@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from swell.config.delivery.subscribers import Member
 from swell.config.delivery.waiting import SETTLE_S
 from swell.config.messages import Complaint, Level, Receipt, Rejected, interest_digest
+from swell.config.proofs import aggregate
 from swell.config.reports import Await, Awaited, StatusOf
 from swell.events import DeliveryFailed, RelayAvoided
 from swell.store.messages import Status
@@ -98,6 +100,39 @@ def test_one_that_its_relay_cannot_reach_goes_by_another() -> None:
     fleet.put("a.json", b"5")
     fleet.run(0.2)
     assert "c000" in fleet.relays()
+
+
+def test_a_relay_below_another_answers_for_those_on_its_list() -> None:
+    fleet = ToyFleet(relay_fanout=3, server_fanout=1)
+    made = fleet.build(13)
+    (top,) = fleet.relays()
+    branch = fleet.member(top).branch
+    assert branch is not None
+    low = branch.relays[1]
+    below = [one for one in branch.members if branch.served_by(one)[0] is low]
+    assert len(below) > 1
+    assert branch.served_by(low)[0] is branch.relay
+    fleet.containers[top].asleep = True
+    fleet.put("a.json", b"2")
+    fleet.run(0.01)
+    (sealed,) = {leg.sealed for leg in branch.relay.container.legs.values()}
+    others = [one for one in branch.members if one is not low and one not in below]
+    for one in (*others, low):
+        fleet.containers[one.name].at = sealed.upto
+    (place,) = [n for n, row in enumerate(branch.places(branch.digest)) if row[0] is low]
+
+    def say(members: list[Member], digest: bytes, missing: tuple[int, ...], *only: int) -> None:
+        proof = aggregate([one.container.secret for one in members], sealed.id, Level.APPLIED)
+        fleet.containers[top].say(
+            Receipt(sealed.id, Level.APPLIED, proof, digest, missing, tuple(only))
+        )
+
+    say(others, branch.digest, (place,))
+    say([low], branch.lists[1][0], (), 0)
+    fleet.containers[top].asleep = False
+    fleet.run(4.0)
+    assert fleet.behind() == []
+    assert {one.name for one in made if fleet.member(one.name).container.strikes} == {low.name}
 
 
 def test_one_that_no_relay_can_reach_is_served_directly_and_nobody_is_blamed() -> None:
