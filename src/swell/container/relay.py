@@ -22,6 +22,7 @@ from swell.config.messages import (
     deliver,
 )
 from swell.container.aggregation import Aggregate
+from swell.container.branch import Branch
 from swell.container.children import Child, Children
 from swell.container.lists import KnownList, ListCache
 from swell.container.load import Load
@@ -30,7 +31,7 @@ from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
 from swell.settings import ConfigSettings
 from swell.wire import codec
-from swell.world import Timer, World
+from swell.world import World
 
 BRANCHES_MAX = 256
 """Bursts with their lists that are remembered."""
@@ -42,63 +43,6 @@ PARKED_BYTES_MAX = 4 * 1024 * 1024
 """Bursts that wait for their lists."""
 
 _DELIVERED = int(Level.DELIVERED)
-
-
-class Branch:
-    """One burst on its way to one list; the target of the relay's own receipts."""
-
-    __slots__ = (
-        "_relay", "aggregate", "burst", "data", "digest", "known", "own", "pass_", "timer",
-        "upstream", "wait_s",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        relay: Relay,
-        upstream: Session,
-        digest: bytes,
-        burst: bytes,
-        data: bytes,
-        pass_: bytes,
-        wait_s: float,
-    ) -> None:
-        self._relay = relay
-        self.upstream = upstream
-        self.digest = digest
-        self.burst = burst
-        self.data = data
-        """While it waits for its list."""
-        self.pass_ = pass_
-        self.wait_s = wait_s
-        """How long those behind are waited for; a relay among them waits as long itself."""
-        self.own: tuple[int, bytes] | None = None
-        """What the relay itself has reached, with its proof."""
-        self.known: KnownList | None = None
-        self.aggregate: Aggregate | None = None
-        self.timer: Timer | None = None
-
-    def settle(self, level: int, proof: bytes) -> None:
-        """The relay itself has reached a level."""
-        self.own = level, proof
-        if self.aggregate is not None:
-            score = self._relay.load.due()
-            if score is not None:
-                self.aggregate.note_score(0, score)
-            self.aggregate.settle(0, level, proof)
-        elif self.timer is None:  # the list did not come in time
-            self.send(Receipt(self.burst, level, proof, self.digest, only=(0,)))
-
-    def place_of(self, child: Child) -> int:
-        """0 if it is not on the list."""
-        return 0 if self.known is None else self.known.places.get(child.address, 0)
-
-    def is_leaf(self, place: int) -> bool:
-        """Whether somebody is there with nobody behind."""
-        return place > 0 and self.known is not None and not self.known.entries[place - 1].below
-
-    def send(self, receipt: Receipt) -> None:
-        if self.upstream.open:
-            self.upstream.send(receipt)
 
 
 class Relay:
@@ -153,7 +97,7 @@ class Relay:
         known = self.lists.get(digest)
         if branch is not None:
             self._forget(name)
-        branch = Branch(self, upstream, digest, burst.id, data, pass_, wait_s)
+        branch = Branch(self.load, upstream, digest, burst.id, data, pass_, wait_s)
         self._branches[name] = branch
         self._by_burst.setdefault(burst.id, []).append(branch)
         if len(self._branches) > BRANCHES_MAX:
