@@ -106,7 +106,7 @@ class Avoidance:
         took_s = self._delivery.world.now() - by.sent_at
         if took_s >= blame.wait_s and 2 * len(missed) > len(behind):
             return  # another way is as slow: the relay is not to blame, nor who is behind it
-        if by.branch.digest or len(missed) == len(behind) > 1:
+        if by.branch.digest or (len(missed) > 1 and 2 * len(missed) > len(behind)):
             self._strike(blame, relay.container)
         else:
             self.spare(member.container)

@@ -1,8 +1,8 @@
 """Silence: whoever did not get a burst by its relay gets it by another way (RIP-11).
 
-First by another relay of its group, once; then on its own link, from where it is, until `retries`
-ways were tried in vain. Then it has failed and is named, with the reason; it is served again
-when it speaks. Meanwhile it is a stray: those in step do not wait for it.
+First by another relay of its group, once, if it lacks nothing else; then on its own link, from
+where it is, until `retries` ways were tried in vain. Then it has failed and is named, with the
+reason; it is served again when it speaks. Meanwhile it is a stray: those in step do not wait.
 """
 
 from __future__ import annotations
@@ -146,9 +146,14 @@ class Retries:
         d = self._delivery
         now = d.world.now()
         relay = leg.branch.relay
-        rest = [m for m in lost if not m.tries and m is not relay and _reachable(m, now)]
         if leg.retry or not feed.relaying:
             return list(lost)
+        after = leg.sealed.after  # who may lack more than this burst could not apply it
+        rest = [
+            m
+            for m in lost
+            if not m.tries and m is not relay and m.reached(1) >= after and _reachable(m, now)
+        ]
         taken: dict[Member, None] = {}
         for other in self._relays(feed, leg, rest, now):
             if len(taken) == len(rest):
