@@ -8,11 +8,14 @@ from zlib import crc32
 import pytest
 
 from swell.client.session_numbers import SESSION_S
+from swell.client.session_peers import OPEN_S_MAX
 from swell.client.session_pending import Answer
 from swell.client.store_session import OPEN_MAX, SENT_MAX
 from swell.dht import operations as ops
 from swell.dht.operations import truth_of, value_of
 from swell.errors import OutcomeUnknownError, RefusedError, SwellError, UnavailableError
+from swell.simulation.link import SimLink
+from swell.simulation.outgoing import UP
 from swell.store import payload
 from swell.store.messages import Execute, Status
 from swell.store.once import opened_s
@@ -356,6 +359,28 @@ def test_a_paused_first_node_does_not_keep_the_client_from_connecting() -> None:
     toy.client.connect(5.0, told.append)
     toy.simulation.run_for(3.0)
     assert told == [None]
+
+
+def test_a_link_to_a_node_that_lost_power_before_it_said_hello_is_given_up() -> None:
+    toy = ToyCluster()
+    toy.run(ops.put("a", b"1"))
+    peers, victim = toy.client.peers, toy.simulation.processes["n2"]
+    peer = next(peer for peer in peers._order if peer.address.host == "n2")
+    assert peers.dial(peer, 0.0)
+    assert peer.session is not None
+    link = peer.session.link
+    assert isinstance(link, SimLink)
+    while link.state != UP:
+        toy.simulation.run_for(0.000_05)
+    victim.pause()
+    toy.simulation.run_for(0.5)  # its kernel has taken our hello, and nobody answers
+    victim.crash(power=True)
+    victim.start()
+    toy.simulation.run_for(OPEN_S_MAX)
+    assert peer.session is None
+    assert peers.dial(peer, 0.0)
+    toy.simulation.run_for(0.5)
+    assert peer.open
 
 
 def test_idle_links_are_closed_but_one() -> None:

@@ -27,6 +27,10 @@ ADDRESSES_MAX = 1024
 IDLE_S = 60.0
 IDLE_CHECK_S = 15.0
 
+OPEN_S_MAX = 10.0
+"""A link that is not open by then is given up: its node may have died with its machine, of which
+nothing is heard before the kernel asks for a sign of life."""
+
 RETRY_S = 0.1
 RETRY_S_MAX = 2.0
 REFUSED_S = 60.0
@@ -161,9 +165,14 @@ class Peers:
         session = self.sessions.open(peer.address, "", LinkKind.CLIENT, self._bearer)
         peer.session = session
         self._of[session] = peer
+        self._world.call_later(OPEN_S_MAX, lambda: self._expire_opening(peer, session))
         if self._idle_timer is None:
             self._idle_timer = self._world.call_later(IDLE_CHECK_S, self.expire_idle)
         return True
+
+    def _expire_opening(self, peer: Peer, session: Session) -> None:
+        if self._of.get(session) is peer and not peer.open:
+            self.give_up(peer, "slow-handshake")
 
     def _make_room(self) -> bool:
         idle = [peer for peer in self._of.values() if not peer.busy]
