@@ -44,10 +44,15 @@ class Malice:
     old: list[bytes] = field(default_factory=list)
     patience_s: float = 0.0
     """How long it may wait itself, as the last burst told it."""
+    harm: int = 0
+    """How often it did something that shows, and time enough to find it out has passed since."""
+    _harmless_until: float = 0.0
     _spared: dict[bytes, None] = field(default_factory=dict)
 
-    def tempted(self, burst: bytes, shows: bool) -> bool:
-        """Whether it is bad to this burst, wherever it goes, and whether the primary can tell."""
+    def tempted(self, burst: bytes, shows: bool, now: float) -> bool:
+        """Whether it is bad to this burst, wherever it goes; `shows`: if so, the primary can tell.
+        Of many bursts at one time it hears when it is through with waiting for the first, and has
+        tried another way."""
         if burst not in self.done and burst not in self._spared:
             if self.rng.random() < self.share:
                 self.done[burst] = 0
@@ -56,13 +61,11 @@ class Malice:
         if burst in self._spared:
             return False
         self.done[burst] += shows
+        harms = shows and self.deed != REPLAY and self.done[burst] == 1 + (self.deed in BARRING)
+        if harms and now >= self._harmless_until:
+            self.harm += 1
+            self._harmless_until = now + 2.0 * PRIMARY_WAIT * self.patience_s
         return True
-
-    def harm(self) -> int:
-        """How many bursts it did something to that shows; a replay does not."""
-        if self.deed == REPLAY:
-            return 0
-        return sum(count > (self.deed in BARRING) for count in self.done.values())
 
     def altered(self, frame: bytes) -> bytes:
         """Somewhere in the burst, a byte is another."""
@@ -118,7 +121,7 @@ class CrookedChildren(Children):
         # What becomes of one that asks for no receipts shows by the next that does; a delay that
         # the primary has patience for, because all was slow lately, does not show.
         patient = self._delay_s <= PRIMARY_WAIT * malice.patience_s
-        if not malice.tempted(burst_id(data), asks and not (malice.deed == DELAY and patient)):
+        if not malice.tempted(burst_id(data), asks and not (malice.deed == DELAY and patient), now):
             return pass_on(address, frame, pass_, now)
         match malice.deed:
             case "alter":

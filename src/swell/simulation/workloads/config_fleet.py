@@ -24,8 +24,9 @@ from swell.simulation.workloads.result import Result
 LOOK_EVERY_S = 1.0
 """How often the containers, and what primaries believe of them, are looked at."""
 
-HARM_MAX = 12
-"""A relay that did harm to so many bursts must have been reported."""
+HARM_MAX = 6
+"""A relay that did harm so often, each time for long enough to be found, must have been reported:
+two strikes are enough, but others who fail at the same time may take one of them from it."""
 
 
 class ConfigFleet(Cluster):
@@ -149,9 +150,10 @@ class ConfigFleet(Cluster):
         for container in self.containers.values():
             malice, reasons = container.malice, self.avoided.get(container.name, [])
             if malice is not None:
-                harm = malice.harm()
-                if harm >= HARM_MAX and not reasons:
-                    found.append(f"{container.name} did {malice.deed} {harm} bursts, unreported")
+                if malice.harm >= HARM_MAX and not reasons:
+                    found.append(
+                        f"{container.name} did {malice.deed} {malice.harm} times, unreported"
+                    )
             elif (container.manner.owner, container.manner.site) not in liars:
                 found += [
                     f"{container.name} is honest and was reported: {reason}"
