@@ -44,8 +44,7 @@ UPDATES = 2_000
 UPDATE_BYTES = 10_240
 WINDOW = 16
 GROWTH_MIB_MAX = 15.0
-"""2 to 11 were seen: some bursts are kept until their receipts are given up. The updates that
-nobody reads have 20 MiB together."""
+"""2 to 11 were seen. The updates that nobody reads have 20 MiB together."""
 SLOWER_MAX = 3.0
 SLOWER_S = 0.05
 """On a machine that does other things too."""
