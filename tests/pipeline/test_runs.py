@@ -17,7 +17,7 @@ from swell.pipeline.verdicts import Verdict
 from swell.simulation.workloads.config import REACH_S_MAX
 from tests.pipeline.conftest import Simulated
 from tests.pipeline.planted_bugs import BUGS
-from tests.pipeline.real_run import PER_PROCESS, Story
+from tests.pipeline.real_run import MORE, PER_PROCESS, Story
 from tests.pipeline.simulated_runs import (
     HUNTED,
     HUNTED_SEEDS,
@@ -130,10 +130,12 @@ def test_simulated_runs_are_clean_by_what_is_promised_of_them(
 
 
 def test_latency_is_measured_from_when_a_burst_was_sent(written: Logs) -> None:
+    """How many it is of depends on the machine: updates that wait are merged, and what was stored
+    just before the primary was killed has no time."""
     real = written.real.where(f.col("run") == REAL)
     sent, stored = (
         latency.table(real, None, (), since=since).collect()[0]
         for since in (latency.Since.SENT, latency.Since.STORED)
     )
-    assert sent["count"] >= stored["count"] > 200
+    assert sent["count"] >= stored["count"] > MORE
     assert 0 < sent["p50_ms"] <= stored["p50_ms"] < 3000
