@@ -118,14 +118,15 @@ class Story:
         await self.more()
         process.start()
 
-    def run(self) -> None:
-        """From the first start to the last stop."""
+    def run(self) -> Path:
+        """From the first start to the last stop; the log of it."""
         try:
             self.cluster.start()
             self.cluster.await_whole(WITHIN_S, lambda graph: None)
             asyncio.run(self.play())
         finally:
             self.stop()
+        return self.log
 
     async def play(self) -> None:
         place: dict[str, Any] = {"nodes": self.nodes, "cluster": self.cluster.plan.cluster}

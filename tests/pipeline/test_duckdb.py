@@ -14,6 +14,8 @@ from swell.lab.pipeline_traffic import DIMENSIONS, write_traffic
 from swell.lab.pipeline_trials import same_topics
 from swell.pipeline.audit_settings import AuditSettings
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 SHAPE = LogShape(
     applications=4, names=5, versions=100, containers=20, store_every_us=175_000, silent=0.02
 )

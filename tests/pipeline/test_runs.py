@@ -3,21 +3,17 @@ killed, and finds the bugs that are planted (PIP-3)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
-from typing import NamedTuple
-
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from swell.pipeline import audit, latency, logs
+from swell.pipeline import audit, latency
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.verdicts import Verdict
 from swell.simulation.workloads.config import REACH_S_MAX
-from tests.pipeline.conftest import Simulated
+from tests.pipeline.audited_runs import REAL, SPOILED_REAL, AuditedRuns
 from tests.pipeline.planted_bugs import BUGS
-from tests.pipeline.real_run import MORE, PER_PROCESS, Story
+from tests.pipeline.real_run import MORE, PER_PROCESS
 from tests.pipeline.simulated_runs import (
     HUNTED,
     HUNTED_SEEDS,
@@ -27,44 +23,7 @@ from tests.pipeline.simulated_runs import (
     Run,
 )
 
-REAL, SPOILED_REAL = "real", "real with bugs"
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 if LARGE else 180)]
-
-
-class Logs(NamedTuple):
-    """`real`: of the real run, twice: without the containers that have bugs, and with them."""
-
-    real: DataFrame
-    simulated: DataFrame
-    passed: Mapping[Run, bool]
-    """What the simulation's own checkers say."""
-
-
-@pytest.fixture(scope="module")
-def written(
-    spark: SparkSession, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory
-) -> Logs:
-    story = Story(tmp_path_factory.mktemp("runs"))
-    story.run()
-    read = logs.read(spark, str(story.log)).events.persist()
-    named = f.coalesce("application", "peer", "node")
-    sound = read.where(~named.isin(*BUGS, *(f"b-{bug}" for bug in BUGS)))
-    real = _called(sound, REAL).unionByName(_called(read, SPOILED_REAL))
-    passed = {run: future.result() for run, future in simulated.runs.items()}
-    path = simulated.path
-    frames = [_called(logs.read(spark, str(path / run.name)).events, run.name) for run in passed]
-    return Logs(real, reduce(DataFrame.unionByName, frames), passed)
-
-
-def _called(events: DataFrame, run: str) -> DataFrame:
-    return events.withColumn("run", f.lit(run))
-
-
-@pytest.fixture(scope="module")
-def result(spark: SparkSession, written: Logs) -> audit.AuditResult:
-    events = written.real.unionByName(written.simulated)
-    return audit.run(spark, events, AuditSettings())
 
 
 def violations(result: audit.AuditResult) -> dict[str, set[str]]:
@@ -77,15 +36,16 @@ def violations(result: audit.AuditResult) -> dict[str, set[str]]:
 
 
 def test_a_real_run_with_kills_is_clean_and_bugs_are_found(
-    written: Logs, result: audit.AuditResult
+    audited_runs: AuditedRuns,
 ) -> None:
+    result = audited_runs.result
     assert REAL not in violations(result)
     spoiled = (f.col("run") == SPOILED_REAL) & f.col("excuse").isNull()
     rows = result.evidence.where(spoiled).select("application", "verdict").distinct().collect()
     verdicts = {tuple(row) for row in rows}
     assert verdicts >= {(bug, verdict) for bug, (_, verdict) in BUGS.items()}
     assert {application for application, _ in verdicts} == set(BUGS), verdicts
-    counted = written.real.where(f.col("run") == REAL).agg(
+    counted = audited_runs.real.where(f.col("run") == REAL).agg(
         f.count_distinct(f.when(f.col("role") == "container", f.struct("node", "start"))),
         f.count_if(f.col("kind") == "crash-found"),
         f.count_if(f.col("reason") == "taken over"),
@@ -98,18 +58,19 @@ def test_a_real_run_with_kills_is_clean_and_bugs_are_found(
 
 
 def test_simulated_runs_are_sound_and_bugs_are_found(
-    written: Logs, result: audit.AuditResult
+    audited_runs: AuditedRuns,
 ) -> None:
     """Faults stop containers or cut them off for longer than any user would allow: what they get
     then is late, and says so."""
+    result = audited_runs.result
     wrong = violations(result)
     for run in SOUND:
-        assert written.passed[run]
+        assert audited_runs.passed[run]
         assert wrong.get(run.name, set()) <= {str(Verdict.LATE)}, run
     found = result.evidence.where(f.col("excuse").isNull()).select("run", "application", "verdict")
     verdicts = {tuple(row) for row in found.distinct().collect()}
     for run, expected in SPOILED.items():
-        assert not written.passed[run]
+        assert not audited_runs.passed[run]
         assert wrong[run.name] >= expected, run
         for application, bug in run.planted:
             assert (run.name, application, BUGS[bug][1]) in verdicts
@@ -120,19 +81,19 @@ def test_simulated_runs_are_sound_and_bugs_are_found(
 
 @pytest.mark.skipif(not LARGE, reason="another minute: make simulate")
 def test_simulated_runs_are_clean_by_what_is_promised_of_them(
-    spark: SparkSession, written: Logs
+    spark: SparkSession, audited_runs: AuditedRuns
 ) -> None:
     """Everybody has everything so soon after all is healed."""
-    sound = written.simulated.where(f.col("run").isin(*(run.name for run in SOUND)))
+    sound = audited_runs.simulated.where(f.col("run").isin(*(run.name for run in SOUND)))
     result = audit.run(spark, sound, AuditSettings(sla_s=REACH_S_MAX))
     assert result.clean, result.summary
     assert result.counts.expected > 200 * len(SOUND)
 
 
-def test_latency_is_measured_from_when_a_burst_was_sent(written: Logs) -> None:
+def test_latency_is_measured_from_when_a_burst_was_sent(audited_runs: AuditedRuns) -> None:
     """How many it is of depends on the machine: updates that wait are merged, and what was stored
     just before the primary was killed has no time."""
-    real = written.real.where(f.col("run") == REAL)
+    real = audited_runs.real.where(f.col("run") == REAL)
     sent, stored = (
         latency.table(real, None, (), since=since).collect()[0]
         for since in (latency.Since.SENT, latency.Since.STORED)
