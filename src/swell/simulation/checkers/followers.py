@@ -92,7 +92,8 @@ class Followers:
 
     def on_ready(self, session: ContainerSession, judges: bool) -> None:
         """A life begins with what an earlier one left. An application that `judges` hears of it as
-        of changes. A disk that cannot be read gives back nothing, which the container says."""
+        of changes, but of nothing that was deleted: it begins without it. A disk that cannot be
+        read gives back nothing, which the container says."""
         unreadable = session.snapshot is not None and session.snapshot.unreadable
         for attachment in session.attaching.all.values():
             feed = attachment.feed
@@ -106,8 +107,9 @@ class Followers:
             for document in feed.documents.values():
                 self._compare(session.name, feed.application, document)
                 followed.note(document.name, document.version)
-                followed.latest[document.name] = document.version - judges
-                if judges:
+                retold = judges and not document.deleted
+                followed.latest[document.name] = document.version - retold
+                if retold:
                     followed.retold[document.name] = document.version
                 else:
                     followed.accept(document.name, document.version)
