@@ -41,7 +41,7 @@ def rows(taken: Collection) -> dict[Kind, list[dict[str, Any]]]:
     found: dict[Kind, list[dict[str, Any]]] = {}
     for kind, batch in arrow.batches(taken.taken()):
         batch.validate(full=True)
-        assert batch.schema == arrow.SCHEMA
+        assert batch.schema == arrow.BATCH_SCHEMA
         found.setdefault(kind, []).extend(batch.to_pylist())
     return found
 
@@ -85,6 +85,19 @@ def test_a_record_that_lists_stands_for_a_row_each() -> None:
     assert [row["name"] for row in acks] == [None, None, None, "pay/*"]
     assert [row["row"] for row in found[Kind.DELIVER]] == [4]
     assert [row["row"] for row in found[Kind.STOP]] == [6]
+
+
+def test_records_may_share_a_list() -> None:
+    into = collection()
+    branch, others = ("c1", "c2"), ("c2", "c3", "c1")
+    take(
+        Recorder(into, Life("run", "n1", 1)),
+        *(Acknowledged("shop", None, peers, n, n, 2) for n, peers in ((1, branch), (2, others))),
+        Acknowledged("shop", None, branch, 3, 3, 2),
+    )
+    found = [(row["peer"], row["row"], row["sequence"]) for row in rows(into)[Kind.ACK]]
+    peers = [*((peer, 1) for peer in branch), *((peer, 2) for peer in others), ("c1", 3), ("c2", 3)]
+    assert found == [(peer, row, step) for row, (peer, step) in enumerate(peers, 1)]
 
 
 def test_many_lives_share_a_collection_and_a_span() -> None:

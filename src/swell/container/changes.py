@@ -58,6 +58,8 @@ class Spanned(msgspec.Struct, gc=False):
 
     name: str
     changes: list[tuple[int, Ready]]
+    base: bytes
+    """Before the first of them; empty if they leave versions out."""
     id: bytes
     """After the last of them."""
     spans: tuple[Span, ...]

@@ -26,6 +26,8 @@ class KnownList(NamedTuple):
     message: DestinationList
     signature: bytes
     """Of the node that made it; empty if it need not be passed on."""
+    names: tuple[str, ...]
+    """Of the containers on it, in its order."""
     entries: list[Destination]
     places: dict[Address, int]
     below: dict[bytes, int]
@@ -59,6 +61,7 @@ class ListCache:
         self._lists[digest] = KnownList(
             message,
             signature or (before.signature if before is not None else b""),
+            tuple(entry.container for entry in message.entries),
             entries,
             {entry.address: place for place, entry in enumerate(entries, 1)},
             {entry.below: place for place, entry in enumerate(entries, 1) if entry.below},

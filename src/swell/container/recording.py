@@ -29,13 +29,16 @@ class FeedRecording:
     """Of one feed. `peer`: who brings what is taken now. `siblings`: all feeds of its application
     here: what several of them get is applied once, by the first."""
 
-    __slots__ = ("_before", "_senders", "_siblings", "_world", "peer")
+    __slots__ = ("_before", "_old", "_one", "_senders", "_siblings", "_world", "peer")
 
     def __init__(self, world: World, siblings: Sequence[Feed]) -> None:
         self.peer = ""
         self._world = world
         self._siblings = siblings
         self._before: Sequence[tuple[Spanned, Document | None]] = ()
+        self._one: Spanned | None = None
+        self._old: Document | None = None
+        """Most bursts change one configuration: what they do to it, and what was there before."""
         self._senders: dict[bytes, str] = {}
 
     def held(self, burst: Burst) -> None:
@@ -50,14 +53,32 @@ class FeedRecording:
         if spanned is None:
             spanned = made_ready.spans = _spanned(burst, made_ready)
         documents = feed.documents
-        self._before = [(one, documents.get(one.name)) for one in spanned]
+        if len(spanned) == 1:
+            (self._one,) = spanned
+            self._old = documents.get(self._one.name)
+        else:
+            self._before = [(one, documents.get(one.name)) for one in spanned]
 
     def end(self, feed: Feed, burst: Burst, at: int) -> None:
         """As much of it as fits has been applied, to somebody who was at step `at`."""
+        one, old = self._one, self._old
+        if one is not None:
+            self._one = self._old = None  # old contents do not live longer for this
+            new = feed.documents.get(one.name)
+            joins = old is not None and old.id == one.base and new is not None and new.id == one.id
+            if joins and not self._senders and len(self._siblings) == 1:
+                for event in one.applied(self.peer):
+                    self._world.emit(event)
+                return
+            self._before = ((one, old),)
+        self._end(feed, burst, at)
+
+    def _end(self, feed: Feed, burst: Burst, at: int) -> None:
+        """Whatever it has done, to however many configurations."""
         documents, emit = feed.documents, self._world.emit
         peer = self._senders.pop(burst.id, self.peer) if self._senders else self.peer
         joins, alone = at <= burst.after, len(self._siblings) == 1
-        before, self._before = self._before, ()  # old contents do not live longer for this
+        before, self._before = self._before, ()
         for one, old in before:
             new = documents.get(one.name)
             if new is None or (old is not None and new.id == old.id):
@@ -92,10 +113,13 @@ def _spanned(burst: Burst, made_ready: ReadyBurst) -> tuple[Spanned, ...]:
     for number, several in made_ready.steps:
         for change in several:
             changes.setdefault(change.name, []).append((number, change))
-    return tuple(
-        Spanned(name, several, several[-1][1].id, _ranges(burst, several))
-        for name, several in changes.items()
-    )
+    return tuple(_spanned_one(burst, name, changed) for name, changed in changes.items())
+
+
+def _spanned_one(burst: Burst, name: str, changes: list[tuple[int, Ready]]) -> Spanned:
+    spans = _ranges(burst, changes)
+    base = spans[0].base if len(spans) == 1 else b""
+    return Spanned(name, changes, base, changes[-1][1].id, spans)
 
 
 def _ranges(burst: Burst, changes: Iterable[tuple[int, Ready]]) -> tuple[Span, ...]:

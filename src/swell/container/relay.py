@@ -194,8 +194,9 @@ class Relay:
         return lost
 
     def _record(self, known: KnownList, data: bytes, places: Sequence[int]) -> None:
-        about, entries = about_burst(data), known.message.entries
-        peers = [entries[place - 1].container for place in places if place]
+        about, peers = about_burst(data), known.names
+        if len(places) != len(peers) or not places[0]:
+            peers = tuple(peers[place - 1] for place in places if place)
         if not peers:
             return
         steps = about.after + 1, about.upto

@@ -1,5 +1,8 @@
 """The table of events in Arrow's form, and batches of it made from events, column by column.
 
+Texts of a batch stand in dictionaries, since few are different: neither who makes a batch nor who
+writes it to a file then touches the text of each row.
+
 The only module here that imports pyarrow: it is imported where rows are written or read, and
 nowhere else. What all rows of a batch share, or what few lives or records repeat, is spread by
 Arrow itself: a row costs Python only its own fields.
@@ -31,6 +34,8 @@ _TYPES: dict[Type, pa.DataType] = {
     Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
 }
 
+_TEXTS = (pa.string(), pa.binary())
+
 _OF_LIFE = {name: name for name in ("run", "node", "role", "start", "site", "zone")}
 
 _FILTERED = ("run", "at", "node", "application", "name", "sequence")
@@ -47,6 +52,13 @@ def field(column: Column) -> pa.Field:
 SCHEMA: pa.Schema = pa.schema([field(column) for column in COLUMNS])
 """Of every file; date and kind are directories."""
 
+BATCH_SCHEMA: pa.Schema = pa.schema(
+    [
+        one.with_type(pa.dictionary(pa.int32(), one.type)) if one.type in _TEXTS else one
+        for one in SCHEMA
+    ]
+)
+"""Of a batch on its way to a file, and of nothing that is read."""
 
 pa.array([VERSION], pa.int16())  # what Arrow imports with its first array, it does now
 
@@ -66,37 +78,37 @@ def _batch(form: Form, pile: Pile) -> pa.RecordBatch:
     columns = {column: source for column, source in form.columns.items() if column != form.each}
     of: pa.Array | None = None
     if form.each:
-        lists = list(map(attrgetter(form.columns[form.each]), events))
+        lists, which = _few(list(map(attrgetter(form.columns[form.each]), events)))
+        texts = _array(form.each, list(chain.from_iterable(lists)))
         ends = np.fromiter(accumulate(map(len, lists), initial=0), np.int32, len(lists) + 1)
-        values = _array(form.each, list(chain.from_iterable(lists)))
-        of = pc.list_parent_indices(pa.ListArray.from_arrays(pa.array(ends), values))
-        rows = pc.add(pa.array(firsts - ends[:-1]).take(of), _counted(len(values)))
+        listed = pa.ListArray.from_arrays(pa.array(ends), texts.indices).take(which)
+        of = pc.list_parent_indices(listed)
+        begins = listed.offsets.to_numpy()[:-1]
+        rows = pc.add(pa.array(firsts - begins).take(of), _counted(len(of)))
         made = {column: one.take(of) for column, one in made.items()}
-        made[form.each] = values
+        made[form.each] = pa.DictionaryArray.from_arrays(listed.flatten(), texts.dictionary)
     made["row"] = rows
-    made |= _spread(pile.lives, pa.array(whose), _OF_LIFE, of)
+    lives = pa.array(whose).dictionary_encode()
+    few = [pile.lives[number] for number in lives.dictionary.to_pylist()]
+    made |= _spread(few, lives.indices, _OF_LIFE, of)
     made |= _spread(*_few(events), columns, of)
     return _complete(made, len(rows))
 
 
-def _few(objects: Sequence[object]) -> tuple[dict[int, object], pa.Array]:
-    """Objects by a number of each, and the numbers in the order of the objects: many may be the
-    same one."""
+def _few(objects: Sequence[Any]) -> tuple[list[Any], pa.Array]:
+    """The different ones among objects of which many are the same, and which of them each is."""
     ids = list(map(id, objects))
-    return dict(zip(ids, objects, strict=True)), pa.array(ids, pa.int64())
+    by_id = dict(zip(ids, objects, strict=True))
+    encoded = pa.array(ids, pa.int64()).dictionary_encode()
+    return [by_id[one] for one in encoded.dictionary.to_pylist()], encoded.indices
 
 
 def _spread(
-    objects: Mapping[int, object] | Sequence[object],
-    numbers: pa.Array,
-    columns: Mapping[str, str],
-    of: pa.Array | None,
+    few: Sequence[object], which: pa.Array, columns: Mapping[str, str], of: pa.Array | None
 ) -> dict[str, pa.Array]:
-    """Columns of fields of objects of which there are few: each is looked at once. `of`: which of
-    the numbers each row has; None: one row for each, in their order."""
-    encoded = numbers.dictionary_encode()
-    few = [objects[one] for one in encoded.dictionary.to_pylist()]
-    places = encoded.indices if of is None else encoded.indices.take(of)
+    """Columns of fields of few objects, each of which is looked at once. `which`: of these, for
+    each event. `of`: the event of each row; None: one row for each, in their order."""
+    places = which if of is None else which.take(of)
     made = {}
     for column, source in columns.items():
         values = list(map(attrgetter(source), few))
@@ -114,8 +126,9 @@ def _repeated(column: str, value: object, count: int) -> pa.Array:
 
 @lru_cache(CONSTANTS_MAX)
 def _long(column: str, value: object, count: int) -> pa.Array:
-    type_ = SCHEMA.field(column).type
-    return pa.nulls(count, type_) if value is None else pa.repeat(pa.scalar(value, type_), count)
+    if value is None:
+        return pa.nulls(count, BATCH_SCHEMA.field(column).type)
+    return _array(column, [value]).take(pa.repeat(pa.scalar(0, pa.int32()), count))
 
 
 def _counted(count: int) -> pa.Array:
@@ -132,14 +145,15 @@ def _array(column: str, values: Sequence[Any]) -> pa.Array:
     type_ = SCHEMA.field(column).type
     if pa.types.is_timestamp(type_):
         return pa.array(values, pa.int64()).cast(type_)
-    return pa.array(values, type_)
+    made = pa.array(values, type_)
+    return made.dictionary_encode() if type_ in _TEXTS else made
 
 
 def _complete(made: dict[str, pa.Array], count: int) -> pa.RecordBatch:
     made["at"] = made["at"].cast(_TYPES[Type.TIMESTAMP])
     made["schema"] = _repeated("schema", VERSION, count)
     arrays = [made[name] if name in made else _repeated(name, None, count) for name in NAMES]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=BATCH_SCHEMA)
 
 
 def parquet_options() -> dict[str, Any]:

@@ -48,7 +48,8 @@ class EventFile:
         self._waiting_rows = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(self._hidden, "wb")  # noqa: SIM115 - closed by finish or abandon
-        self._writer = pq.ParquetWriter(self._file, arrow.SCHEMA, **arrow.parquet_options())
+        options = arrow.parquet_options() | {"store_schema": False}
+        self._writer = pq.ParquetWriter(self._file, arrow.BATCH_SCHEMA, **options)
 
     @property
     def size(self) -> int:
@@ -64,7 +65,7 @@ class EventFile:
 
     def _flush(self) -> None:
         if self._waiting:
-            table = pa.Table.from_batches(self._waiting, arrow.SCHEMA)
+            table = pa.Table.from_batches(self._waiting, arrow.BATCH_SCHEMA).unify_dictionaries()
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
             self._waiting.clear()
             self._waiting_rows = 0

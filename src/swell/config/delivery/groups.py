@@ -44,8 +44,8 @@ class Branch:
     `delivered`, `applied`: the steps that all of them have reached, as complete receipts said."""
 
     __slots__ = (
-        "_floors", "_frame", "_places", "applied", "delivered", "digest", "lists", "members",
-        "relay", "secrets", "since", "thinned",
+        "_floors", "_frame", "_names", "_places", "applied", "delivered", "digest", "lists",
+        "members", "relay", "secrets", "since", "thinned",
     )  # fmt: skip
 
     def __init__(
@@ -68,11 +68,19 @@ class Branch:
         """Somebody has left it."""
         self._floors = self._lowest(1), self._lowest(2)
         self._frame = b""
+        self._names: tuple[str, ...] = ()
 
     def _lowest(self, level: int) -> int:
         if level == _APPLIED:
             return min(member.applied for member in self.members)
         return min(member.delivered for member in self.members)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its members; always the same object."""
+        if not self._names:
+            self._names = tuple(member.name for member in self.members)
+        return self._names
 
     @property
     def digests(self) -> Iterable[bytes]:

@@ -64,7 +64,8 @@ class Receipts:
             return
         now = self._delivery.world.now()
         leg.measure(now)
-        self._record(leg, branch.members, level)
+        steps = leg.sealed.after, leg.sealed.upto
+        self._delivery.recording.acknowledged_by_all(branch, *steps, level)
         branch.credit(level, leg.sealed.upto, now)
         self.answered(leg)
         if level == _APPLIED:

@@ -8,6 +8,7 @@ where nobody records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.following import Slots
@@ -27,6 +28,7 @@ ASKED_FOR = "asked for"
 REPLACED = "replaced"
 
 _APPLIED = int(Level.APPLIED)
+_applied = attrgetter("applied")
 
 
 class Recording:
@@ -63,11 +65,22 @@ class Recording:
     ) -> None:
         """These say that all steps up to one are applied; to be called before it counts."""
         if self._world.recording and level == _APPLIED:
-            peers = [one.container.name for one in lacking(members, upto)]
-            if peers:
-                name, epoch = ",".join(feed.interest) or None, self._slots.epoch(feed.slot)
-                about = feed.application, name, peers
-                self._world.emit(Acknowledged(*about, after + 1, upto, epoch))
+            peers = tuple(one.container.name for one in lacking(members, upto))
+            self._acknowledged(feed, peers, after, upto)
+
+    def acknowledged_by_all(self, branch: Branch, after: int, upto: int, level: int) -> None:
+        """The same of everybody in a branch that nobody has left."""
+        if self._world.recording and level == _APPLIED:
+            feed, members = branch.relay.feed, branch.members
+            if branch.applied < upto and max(map(_applied, members)) < upto:
+                self._acknowledged(feed, branch.names, after, upto)
+            else:
+                self.acknowledged(feed, members, after, upto, level)
+
+    def _acknowledged(self, feed: Feed, peers: Sequence[str], after: int, upto: int) -> None:
+        if peers:
+            name, epoch = ",".join(feed.interest) or None, self._slots.epoch(feed.slot)
+            self._world.emit(Acknowledged(feed.application, name, peers, after + 1, upto, epoch))
 
 
 def lacking(members: Iterable[Member], upto: int) -> Iterator[Member]:
