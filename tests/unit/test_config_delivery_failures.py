@@ -102,37 +102,64 @@ def test_one_that_its_relay_cannot_reach_goes_by_another() -> None:
     assert "c000" in fleet.relays()
 
 
+class ScriptedTree:
+    """A relay below another, and a burst of which the upper one says who has it."""
+
+    def __init__(self) -> None:
+        self.fleet = fleet = ToyFleet(relay_fanout=3, server_fanout=1)
+        self.made = fleet.build(13)
+        (self.top,) = fleet.relays()
+        branch = fleet.member(self.top).branch
+        assert branch is not None
+        self.branch = branch
+        self.low = branch.relays[1]
+        self.below = [one for one in branch.members if branch.served_by(one)[0] is self.low]
+        assert len(self.below) > 1
+        assert branch.served_by(self.low)[0] is branch.relay
+        fleet.containers[self.top].asleep = True
+        fleet.put("a.json", b"2")
+        fleet.run(0.01)
+        (self.sealed,) = {leg.sealed for leg in branch.relay.container.legs.values()}
+
+    def say(self, lost: list[Member]) -> None:
+        """All have it but some below the lower relay."""
+        branch, low = self.branch, self.low
+        others = [one for one in branch.members if one is not low and one not in self.below]
+        got = [one for one in self.below if one not in lost]
+        for one in (*others, low, *got):
+            self.fleet.containers[one.name].at = self.sealed.upto
+        rows = branch.places(branch.digest)
+        (place,) = [n for n, row in enumerate(rows) if row[0] is low]
+        self._say(others, branch.digest, (place,))
+        digest = branch.lists[1][0]
+        rows = branch.places(digest)
+        self._say([low, *got], digest, tuple(n for n, row in enumerate(rows) if row[0] in lost))
+        self.fleet.containers[self.top].asleep = False
+
+    def _say(self, members: list[Member], digest: bytes, missing: tuple[int, ...]) -> None:
+        level, burst = Level.APPLIED, self.sealed.id
+        proof = aggregate([one.container.secret for one in members], burst, level)
+        self.fleet.containers[self.top].say(Receipt(burst, level, proof, digest, missing))
+
+
 def test_a_relay_below_another_answers_for_those_on_its_list() -> None:
-    fleet = ToyFleet(relay_fanout=3, server_fanout=1)
-    made = fleet.build(13)
-    (top,) = fleet.relays()
-    branch = fleet.member(top).branch
-    assert branch is not None
-    low = branch.relays[1]
-    below = [one for one in branch.members if branch.served_by(one)[0] is low]
-    assert len(below) > 1
-    assert branch.served_by(low)[0] is branch.relay
-    fleet.containers[top].asleep = True
-    fleet.put("a.json", b"2")
-    fleet.run(0.01)
-    (sealed,) = {leg.sealed for leg in branch.relay.container.legs.values()}
-    others = [one for one in branch.members if one is not low and one not in below]
-    for one in (*others, low):
-        fleet.containers[one.name].at = sealed.upto
-    (place,) = [n for n, row in enumerate(branch.places(branch.digest)) if row[0] is low]
-
-    def say(members: list[Member], digest: bytes, missing: tuple[int, ...], *only: int) -> None:
-        proof = aggregate([one.container.secret for one in members], sealed.id, Level.APPLIED)
-        fleet.containers[top].say(
-            Receipt(sealed.id, Level.APPLIED, proof, digest, missing, tuple(only))
-        )
-
-    say(others, branch.digest, (place,))
-    say([low], branch.lists[1][0], (), 0)
-    fleet.containers[top].asleep = False
+    tree = ScriptedTree()
+    fleet = tree.fleet
+    tree.say(lost=tree.below)
     fleet.run(4.0)
     assert fleet.behind() == []
-    assert {one.name for one in made if fleet.member(one.name).container.strikes} == {low.name}
+    struck = {one.name for one in tree.made if fleet.member(one.name).container.strikes}
+    assert struck == {tree.low.name}
+
+
+def test_a_relay_that_failed_somebody_is_not_the_other_way_to_it() -> None:
+    tree = ScriptedTree()
+    victim = tree.below[0]
+    tree.say(lost=[victim])
+    tree.fleet.run(4.0)
+    assert tree.fleet.behind() == []
+    assert tree.fleet.status()[victim.name].relay not in ("", tree.top, tree.low.name)
+    assert tree.low.container.strikes == 1
 
 
 def test_one_that_no_relay_can_reach_is_served_directly_and_nobody_is_blamed() -> None:

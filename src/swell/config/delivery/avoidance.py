@@ -100,7 +100,7 @@ class Avoidance:
 
     def on_outdone(self, blame: Leg, by: Leg, member: Member) -> None:
         """Somebody got by one leg what another should have brought."""
-        relay, *behind = self._answerable(blame, member)
+        relay, *behind = self.answerable(blame, member)
         lacking = blame.undelivered
         missed = [one for one in behind if lacking is None or one in lacking]
         took_s = self._delivery.world.now() - by.sent_at
@@ -111,7 +111,7 @@ class Avoidance:
         else:
             self.spare(member.container)
 
-    def _answerable(self, leg: Leg, member: Member) -> list[Member]:
+    def answerable(self, leg: Leg, member: Member) -> list[Member]:
         """The relay that did not serve a member, and all behind it: the one whose list names it, if
         that one has the burst, else the one that the primary has sent it to."""
         lacking = leg.undelivered

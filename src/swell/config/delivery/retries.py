@@ -172,12 +172,14 @@ class Retries:
 
     def _relays(self, feed: Feed, leg: Leg, rest: Sequence[Member], now: float) -> Iterator[Member]:
         """Who else may relay: those of the group who do already, then the others, then those who
-        need it themselves."""
-        group, failed = feed.group(leg.branch.relay), leg.branch.relay
+        need it themselves; of none of them it is known that he had it and did not pass it on."""
+        branch, answerable = leg.branch, self._delivery.avoidance.answerable
+        failed = {branch.relay, *(answerable(leg, member)[0] for member in rest)}
+        group = feed.group(branch.relay)
         if group is not None:
-            relays = {branch.relay: None for branch in group.branches() if branch.digest}
-            yield from (m for m in relays if m is not failed and may_relay(m, now))
-            others = [m for m in group.members if m is not failed and m not in relays]
+            relays = {one.relay: None for one in group.branches() if one.digest}
+            yield from (m for m in relays if m not in failed and may_relay(m, now))
+            others = [m for m in group.members if m not in failed and m not in relays]
             others.sort(key=lambda m: m.name)
             yield from (m for m in others if may_relay(m, now))
         yield from sorted((m for m in rest if may_relay(m, now)), key=lambda m: m.name)
