@@ -58,6 +58,10 @@ _QUIET = {
     # a sixth of the time of an audit of a short log.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+_CODE = {"spark.sql.codegen.cache.maxEntries": "2000"}
+"""Code that was made for a query serves the next one like it. An audit has more of it than the 100
+pieces that Spark keeps, and would compile all of them each time: half as long again on a short
+log."""
 _JAVA = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Spark looks for nulls itself, and what it reads lies in the batch: no second check of each value
 that comes from Python."""
@@ -165,7 +169,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def _settings_of(settings: SessionSettings) -> dict[str, str]:
-    chosen = {"spark.app.name": settings.name, **SQL_SETTINGS, **_QUIET}
+    chosen = {"spark.app.name": settings.name, **SQL_SETTINGS, **_QUIET, **_CODE}
     chosen["spark.executor.extraJavaOptions"] = _JAVA
     if not submitted():
         master = settings.master or LOCAL
