@@ -7,15 +7,11 @@ nobody can say that the baselines were held back by their containers.
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 import time
 from array import array
 from hashlib import blake2b
 from multiprocessing.connection import Connection
-
-import uvloop
 
 from swell.lab.baseline_protocol import (
     UPDATE,
@@ -26,26 +22,15 @@ from swell.lab.baseline_protocol import (
     value_of,
 )
 from swell.lab.fleet_messages import (
-    Collect,
     Collected,
     Following,
     Hosted,
-    Start,
-    Started,
-    Stop,
-    receive_command,
-    send,
 )
+from swell.lab.hosted_fleet import OPENING_MAX, HostedFleet, host
 from swell.lab.server_process import memory_mib
-from swell.runtime.logs import configure_logging
-from swell.runtime.process import GARBAGE_THRESHOLDS, work_in_batches
-from swell.runtime.sockets import raise_descriptor_limit
 from swell.runtime.world import RuntimeWorld
 from swell.wire.codec import TYPE_OFFSET
 from swell.world import Link
-
-OPENING_MAX = 64
-"""Containers that connect at one time."""
 
 
 class Follower:
@@ -64,46 +49,24 @@ class Follower:
         return Following(self.hosted.name, self.hosted.owner, self.at, digest)
 
 
-class BaselineFleet:
+class BaselineFleet(HostedFleet):
     """The node that this process's world drives, and its orders."""
 
     def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
+        super().__init__(pipe)
         self._world: RuntimeWorld | None = None
-        self._start: Start
-        self._began_s = 0.0
         self._coming: list[Hosted] = []
         self._followers: list[Follower] = []
-        self._runs: dict[str, array[int]] = {}
         self._started = 0
-        self._disorder = 0
-        self._loop.add_reader(pipe.fileno(), self._on_command)
-        os.set_blocking(pipe.fileno(), True)  # the loop has unset it; answers may be long
-
-    def _on_command(self) -> None:
-        command = receive_command(self._pipe)
-        match command:
-            case Start():
-                self._begin(command)
-            case Collect():
-                send(self._pipe, self._collected(command.contents))
-            case Stop() | None:
-                self._loop.remove_reader(self._pipe.fileno())
-                if not self.ended.done():
-                    self.ended.set_result(None)
 
     async def end(self) -> None:
         if self._world is not None:
             await self._world.stop()
 
-    def _begin(self, start: Start) -> None:
-        self._start = start
-        self._began_s = time.monotonic()
+    def _begin(self) -> None:
         self._world = RuntimeWorld("fleet", None)
         self._world.start(self)
-        self._coming = list(reversed(start.containers))
+        self._coming = list(reversed(self._start.containers))
         for _ in range(OPENING_MAX):
             self._open()
 
@@ -122,10 +85,7 @@ class BaselineFleet:
         self._started += 1
         self._open()
         if self._started == len(self._start.containers):
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*GARBAGE_THRESHOLDS)
-            send(self._pipe, Started(time.monotonic() - self._began_s))
+            self._say_started()
 
     # The world's side.
 
@@ -157,11 +117,8 @@ class BaselineFleet:
         """Nothing is left to be done."""
 
     def _collected(self, contents: bool) -> Collected:
-        runs = {application: rows.tobytes() for application, rows in self._runs.items()}
-        for rows in self._runs.values():
-            del rows[:]
         return Collected(
-            runs,
+            self._take_runs(),
             tuple(one.following(contents) for one in self._followers),
             self._disorder,
             dict(self._world.counters) if self._world is not None else {},
@@ -170,16 +127,5 @@ class BaselineFleet:
         )
 
 
-async def _serve(pipe: Connection) -> None:
-    fleet = BaselineFleet(pipe)
-    await fleet.ended
-    await fleet.end()
-
-
 def main(pipe: Connection) -> None:
-    """The process: until it is told to stop, or whoever started it is gone."""
-    configure_logging()
-    raise_descriptor_limit()
-    work_in_batches()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(pipe))
+    host(BaselineFleet, pipe)

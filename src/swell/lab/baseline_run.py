@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 import numpy as np
@@ -38,78 +37,50 @@ from swell.lab.ripple_run import (
     outcome_of,
     seconds_of,
 )
-from swell.lab.server_process import ServerError, ServerProcess
+from swell.lab.server_cluster import ServerCluster
+from swell.lab.server_process import ServerProcess
 from swell.runtime.ports import LOOPBACK, free_ports
 from swell.world import Address
 
-READY_S_MAX = 30.0
 POLL_S = 0.2
 QUIET_S = 3.0
 """Containers that get nothing for so long get nothing more."""
 
 
-class BaselineCluster:
+class BaselineCluster(ServerCluster):
     """Its servers' processes, as a context."""
 
     cluster = "lab"
 
     def __init__(self, directory: Path, servers: int, mode: Mode) -> None:
+        super().__init__(servers)
         self._directory = directory
         self._mode = mode
         self._addresses = tuple(Address(LOOPBACK, port) for port in free_ports(servers))
-        self._servers: list[ServerProcess] = []
-
-    def __enter__(self) -> BaselineCluster:
-        try:
-            self._servers = [self._start(number) for number in range(len(self._addresses))]
-            until_s = time.monotonic() + READY_S_MAX
-            while not all(map(self._is_ready, range(len(self._servers)))):
-                for server in self._servers:
-                    server.check()
-                if time.monotonic() > until_s:
-                    raise ServerError(f"the servers are not ready after {READY_S_MAX:.0f} s")
-                time.sleep(POLL_S)
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        for server in self._servers:
-            server.kill()
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return tuple(server.pid for server in self._servers)
 
     def addresses(self) -> tuple[Address, ...]:
         """By the servers' numbers."""
         return self._addresses
 
-    def _start(self, number: int) -> ServerProcess:
-        file = self._directory / f"s{number}.json"
-        data = str(self._directory / f"s{number}")
-        file.write_bytes(msgspec.json.encode(Spec(self._mode, number, self._addresses, data)))
+    def _start(self, place: int) -> ServerProcess:
+        file = self._directory / f"s{place}.json"
+        data = str(self._directory / f"s{place}")
+        file.write_bytes(msgspec.json.encode(Spec(self._mode, place, self._addresses, data)))
         return ServerProcess(
-            f"server s{number}",
+            f"server s{place}",
             [sys.executable, "-m", "swell.lab.baseline_server", str(file)],
-            self._log(number),
+            self._log(place),
             {"PYTHONPATH": str(Path(swell.__file__).parent.parent)},
         )
 
-    def _log(self, number: int) -> Path:
-        return self._directory / f"s{number}.log"
+    def _log(self, place: int) -> Path:
+        return self._directory / f"s{place}.log"
 
-    def _is_ready(self, number: int) -> bool:
-        return READY in self._log(number).read_text(errors="replace").splitlines()
+    def _trouble(self) -> str:
+        return "" if all(map(self._is_ready, range(self._count))) else "the servers are not ready"
+
+    def _is_ready(self, place: int) -> bool:
+        return READY in self._log(place).read_text(errors="replace").splitlines()
 
 
 def baseline_run(mode: Mode, settings: RippleSettings) -> Outcome:

@@ -9,9 +9,7 @@ task per container: sessions are driven by their sockets, and this module only b
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
-import sys
 import time
 from array import array
 from collections import Counter
@@ -21,8 +19,6 @@ from hashlib import blake2b
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import uvloop
-
 from swell.config.messages import DELIVER
 from swell.container.documents import Update
 from swell.container.feed import Feed
@@ -30,30 +26,19 @@ from swell.container.session import ContainerSession
 from swell.errors import RefusedError, SwellError
 from swell.events.rows import Life
 from swell.lab.fleet_messages import (
-    Collect,
     Collected,
     Failed,
     Following,
     Hosted,
-    Start,
-    Started,
-    Stop,
-    receive_command,
-    send,
 )
+from swell.lab.hosted_fleet import OPENING_MAX, HostedFleet, host
 from swell.lab.server_process import memory_mib
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session
 from swell.runtime.event_log import EventLog
-from swell.runtime.logs import configure_logging
-from swell.runtime.process import GARBAGE_THRESHOLDS, work_in_batches
 from swell.runtime.security import TlsMaterial
-from swell.runtime.sockets import raise_descriptor_limit
 from swell.runtime.world import RuntimeWorld
 from swell.settings import EventSettings
-
-OPENING_MAX = 64
-"""Containers that come up at one time."""
 
 
 class Follower:
@@ -80,57 +65,36 @@ class Follower:
         return digest.digest()
 
 
-class Fleet:
+class Fleet(HostedFleet):
     """All containers of this process."""
 
     def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
+        super().__init__(pipe)
         self._worlds: list[RuntimeWorld] = []
         self._sessions: list[ContainerSession] = []
         self._followers: dict[Feed, Follower] = {}
-        self._runs: dict[str, array[int]] = {}
         self._taken_ns = array("q")
-        self._disorder = 0
-        self._began_s = 0.0
         self._started = False
         self._coming: list[Hosted] = []
         """Not begun yet, the next one last."""
         self._opening: dict[Feed, None] = {}
         """Begun, and not known to have all that their nodes have."""
-        self._start: Start
         self._tls: TlsMaterial | None = None
         self._log: EventLog | None = None
-        self._loop.add_reader(pipe.fileno(), self._on_command)
-        os.set_blocking(pipe.fileno(), True)  # the loop has unset it; answers may be long
 
-    def _on_command(self) -> None:
-        command = receive_command(self._pipe)
-        match command:
-            case Start():
-                self._begin(command)
-            case Collect():
-                send(self._pipe, self._collected(command.contents))
-            case Stop() | None:
-                self._loop.remove_reader(self._pipe.fileno())
-                if not self.ended.done():
-                    self.ended.set_result(None)
-
-    async def stop(self) -> None:
+    async def end(self) -> None:
         await asyncio.gather(*(world.stop() for world in self._worlds))
         if self._log is not None:
             await self._log.stop()
 
     # Coming up.
 
-    def _begin(self, start: Start) -> None:
-        self._start = start
+    def _begin(self) -> None:
+        start = self._start
         self._tls = TlsMaterial(Path(start.certificates)) if start.certificates else None
         if start.events:
             settings = EventSettings(directory=start.events)
             self._log = EventLog(settings, f"fleet-{os.getpid()}", time.time_ns() // 1000)
-        self._began_s = time.monotonic()
         self._coming = list(reversed(start.containers))
         self._open_more()
 
@@ -139,16 +103,13 @@ class Fleet:
             try:
                 self._open(self._coming.pop())
             except SwellError as error:
-                send(self._pipe, Failed(str(error)))
+                self._say(Failed(str(error)))
                 self._coming.clear()
                 self._started = True
                 return
         if not self._coming and not self._opening and not self._started:
             self._started = True
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*GARBAGE_THRESHOLDS)
-            send(self._pipe, Started(time.monotonic() - self._began_s))
+            self._say_started()
 
     def _open(self, hosted: Hosted) -> None:
         start = self._start
@@ -185,7 +146,7 @@ class Fleet:
             trace(session, followers, self._taken_ns)
 
     def _on_refused(self, application: str, error: RefusedError) -> None:
-        send(self._pipe, Failed(f"a container may not follow {application}: {error}"))
+        self._say(Failed(f"a container may not follow {application}: {error}"))
 
     # What happens.
 
@@ -214,9 +175,6 @@ class Fleet:
         versions[name] = update.version
 
     def _collected(self, contents: bool) -> Collected:
-        runs = {application: rows.tobytes() for application, rows in self._runs.items()}
-        for rows in self._runs.values():
-            del rows[:]
         taken_ns = self._taken_ns.tobytes()
         del self._taken_ns[:]
         counters = Counter(self._log.counters if self._log is not None else {})
@@ -224,7 +182,7 @@ class Fleet:
             counters.update(world.counters)
             counters.update(session.counters)
         return Collected(
-            runs,
+            self._take_runs(),
             tuple(one.following(contents) for one in self._followers.values()),
             self._disorder,
             dict(counters),
@@ -250,17 +208,5 @@ def trace(session: ContainerSession, followers: Sequence[Follower], taken_ns: ar
     session.store.peers.sessions.handle_frames(DELIVER, on_deliver, kinds)
 
 
-async def _serve(pipe: Connection) -> None:
-    fleet = Fleet(pipe)
-    await fleet.ended
-    await fleet.stop()
-
-
 def main(pipe: Connection) -> None:
-    """The process: until it is told to stop, or whoever started it is gone."""
-    configure_logging()
-    raise_descriptor_limit()
-    work_in_batches()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(pipe))
-    sys.stdout.flush()
+    host(Fleet, pipe)

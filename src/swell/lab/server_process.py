@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from swell.errors import SwellError
 
-"""Below those that the system gives to outgoing connections."""
 STOP_S = 8.0
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -24,7 +22,8 @@ import uvloop
 import swell
 from swell.directory.messages import Voter
 from swell.errors import SwellError
-from swell.lab.server_process import ServerError, ServerProcess
+from swell.lab.server_cluster import ServerCluster
+from swell.lab.server_process import ServerProcess
 from swell.lab.store_table import slots_served
 from swell.runtime.ports import LOOPBACK, free_ports
 from swell.runtime.security import TlsMaterial, create_cluster, issue
@@ -33,13 +32,13 @@ from swell.world import Address, Role
 
 NODES = 3
 VOTERS_MAX = 3
-READY_S_MAX = 60.0
-POLL_S = 0.2
 ASK_S = 2.0
 
 
-class SwellCluster:
-    """Its processes, as a context."""
+class SwellCluster(ServerCluster):
+    """Its processes, as a context. Node n is in the one at place n modulo their number."""
+
+    READY_S_MAX = 60.0
 
     def __init__(
         self,
@@ -50,12 +49,10 @@ class SwellCluster:
         processes: int = 0,
     ) -> None:
         """`processes` 0: one for each node."""
+        super().__init__(min(processes or nodes, nodes))
         self._directory = directory
         self._addresses = [Address(LOOPBACK, port) for port in free_ports(nodes)]
         self._settings = settings or Settings().with_replicas(min(NODES, nodes))
-        self._count = min(processes or nodes, nodes)
-        self._processes: list[ServerProcess] = []
-        """Node n is in the one at place n modulo their number."""
         self.certificates = self._certify() if tls else None
         """Directory with the certificate of whoever measures."""
         self._tls = TlsMaterial(self.certificates) if self.certificates is not None else None
@@ -71,41 +68,11 @@ class SwellCluster:
         issue(authority, "lab", out, Role.ADMIN)
         return out
 
-    def __enter__(self) -> SwellCluster:
-        try:
-            self._processes = [self._start(place) for place in range(self._count)]
-            until_s = time.monotonic() + READY_S_MAX
-            while sum(self._slots()) < self._settings.store.slots:
-                for process in self._processes:
-                    process.check()
-                if time.monotonic() > until_s:
-                    raise ServerError(
-                        f"the nodes do not serve every slot after {READY_S_MAX:.0f} s"
-                    )
-                time.sleep(POLL_S)
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end()
-
     def _end(self) -> None:
-        for process in self._processes:
-            if self._settings.events.directory:
-                process.stop()  # killed, it would take rows of events with it
-            else:
-                process.kill()
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return tuple(process.pid for process in self._processes)
+        if self._settings.events.directory:
+            for server in self._servers:
+                server.stop()  # killed, it would take rows of events with it
+        super()._end()
 
     def addresses(self) -> tuple[Address, ...]:
         """That of the busiest node first."""
@@ -116,9 +83,6 @@ class SwellCluster:
         """The node that is primary of most slots; with a process each, as a place in `pids`."""
         slots = self._slots()
         return slots.index(max(slots))
-
-    def kill(self, place: int) -> None:
-        self._processes[place].kill()
 
     def _start(self, place: int) -> ServerProcess:
         numbers = range(place, len(self._addresses), self._count)
@@ -153,10 +117,14 @@ class SwellCluster:
             "settings": self._settings,
         }
 
+    def _trouble(self) -> str:
+        served = sum(self._slots())
+        return "" if served >= self._settings.store.slots else "the nodes do not serve every slot"
+
     def _slots(self) -> list[int]:
         """How many slots every node serves; zeros while nobody can tell."""
         for number, address in enumerate(self._addresses):
-            if not self._processes[number % self._count].running:
+            if not self._servers[number % self._count].running:
                 continue
             try:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
