@@ -71,6 +71,9 @@ def write_log(root: Path, shape: LogShape) -> None:
         "peer": texts("c", number),
     }
     write_rows(root, "subscribe", subscribes)
+    first = np.ones(containers, np.int64)
+    starts = common(texts("c", number), began_us - US_PER_S, first, containers, "container")
+    write_rows(root, "start", starts | {"site": texts("site", number % 4)}, "containers-1-1")
     end_us = np.array([stores["at_us"].max() + 600 * US_PER_S])
     stop = common("primary", end_us, np.array([len(stores["at_us"]) + containers + 1]), 1)
     write_rows(root, "stop", stop)
@@ -144,7 +147,7 @@ def _apply_rows(
     store, container, at_us, sent_us = store[order], container[order], at_us[order], sent_us[order]
     begins = np.flatnonzero(np.append(True, container[1:] != container[:-1]))
     lengths = np.diff(np.append(begins, len(container)))
-    row = np.arange(len(container)) - np.repeat(begins, lengths) + 1
+    row = np.arange(len(container)) - np.repeat(begins, lengths) + 2  # behind the start
     ids = _ids(stores["application"][store], stores["name"][store], stores["version"][store])
     ids[rng.random(len(store)) < shape.altered, -1] = 255
     nodes = texts("c", container)
