@@ -21,11 +21,7 @@ from swell.lab.baseline_protocol import (
     subscribe,
     value_of,
 )
-from swell.lab.fleet_messages import (
-    Collected,
-    Following,
-    Hosted,
-)
+from swell.lab.fleet_messages import Collected, Following, Hosted
 from swell.lab.hosted_fleet import OPENING_MAX, HostedFleet, host
 from swell.lab.server_process import memory_mib
 from swell.runtime.world import RuntimeWorld

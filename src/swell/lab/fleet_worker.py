@@ -25,12 +25,7 @@ from swell.container.feed import Feed
 from swell.container.session import ContainerSession
 from swell.errors import RefusedError, SwellError
 from swell.events.rows import Life
-from swell.lab.fleet_messages import (
-    Collected,
-    Failed,
-    Following,
-    Hosted,
-)
+from swell.lab.fleet_messages import Collected, Failed, Following, Hosted
 from swell.lab.hosted_fleet import OPENING_MAX, HostedFleet, host
 from swell.lab.server_process import memory_mib
 from swell.overlay.messages import LinkKind

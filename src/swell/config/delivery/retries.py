@@ -172,7 +172,7 @@ class Retries:
 
     def _relays(self, feed: Feed, leg: Leg, rest: Sequence[Member], now: float) -> Iterator[Member]:
         """Who else may relay: those of the group who do already, then the others, then those who
-        need it themselves; of none of them it is known that he had it and did not pass it on."""
+        need it themselves. Nobody who had it and did not pass it on to one of the rest."""
         branch, answerable = leg.branch, self._delivery.avoidance.answerable
         failed = {branch.relay, *(answerable(leg, member)[0] for member in rest)}
         group = feed.group(branch.relay)
