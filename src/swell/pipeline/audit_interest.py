@@ -22,6 +22,8 @@ def subscriptions(rows: DataFrame, ends: DataFrame, own_offsets: DataFrame) -> D
 
     `own_offsets`: how much the clock of a container is ahead, for its own stop rows."""
     marks = _begins(rows).unionByName(_unsubscribes(rows)).unionByName(_deaths(rows, own_offsets))
+    # All that is said of a container comes together once, for the three windows and the grouping.
+    marks = marks.repartition("run", "container")
 
     def next_end(mark: Column, *partition: str) -> Column:
         behind = (

@@ -178,6 +178,8 @@ def _settings_of(settings: SessionSettings) -> dict[str, str]:
         chosen["spark.driver.extraJavaOptions"] = _JAVA
         if master.startswith("local"):
             chosen |= _LOOPBACK
+            # All of it at once: to grow and shrink the heap takes a quarter of a short job's time.
+            chosen["spark.driver.extraJavaOptions"] += f" -Xms{settings.memory}"
     elif settings.master:
         raise ConfigurationError("spark-submit has chosen the master: leave --master out")
     partitions = settings.shuffle_partitions or _local_partitions(settings)
