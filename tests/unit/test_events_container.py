@@ -185,7 +185,7 @@ def test_a_wrong_version_is_written_as_it_is() -> None:
 
 
 def test_a_life_that_goes_on_with_a_snapshot_says_so() -> None:
-    into = Collection(1000, lambda: None)
+    into = Collection(1000, lambda piles: None)
     with recorded_by(Recording("run", into)):
         toy = ToyCluster()
     toy.application.put("a", b"0123456789")
@@ -209,7 +209,7 @@ def test_a_life_that_goes_on_with_a_snapshot_says_so() -> None:
 
 
 def test_rows_say_when_the_primary_sealed_the_burst() -> None:
-    into = Collection(1000, lambda: None)
+    into = Collection(1000, lambda piles: None)
     with recorded_by(Recording("run", into)):
         toy = ToyCluster()
     toy.application.put("a", b"0123456789")

@@ -34,7 +34,7 @@ class Source:
     """Makes piles of events of one life."""
 
     def __init__(self) -> None:
-        self._into = Collection(1_000_000, lambda: None)
+        self._into = Collection(1_000_000, lambda piles: None)
         self._recorder = Recorder(self._into, Life("run", "n1", 1))
 
     def __call__(self, *events: Event, wall_ns: int = NOON_NS) -> Piles:

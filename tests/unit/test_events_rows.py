@@ -29,7 +29,7 @@ SEALED_US = 1_700_000_000_000_000
 
 
 def collection() -> Collection:
-    return Collection(1_000_000, lambda: None)
+    return Collection(1_000_000, lambda piles: None)
 
 
 def take(recorder: Recorder, *events: Event) -> None:
@@ -162,13 +162,14 @@ def test_counting() -> None:
     assert into.taken() == {}
 
 
-def test_a_full_pile_is_told() -> None:
+def test_a_full_pile_is_handed_over_by_itself() -> None:
     told: list[int] = []
-    into = Collection(3, lambda: told.append(event_count(into.taken())))
+    into = Collection(3, lambda piles: told.append(event_count(piles)))
     recorder = Recorder(into, Life("run", "n1", 1))
-    take(recorder, *[LifeEnded()] * 7)
+    take(recorder, CrashFound("n2", 5), *[LifeEnded()] * 7)
     assert told == [3, 3]
-    assert event_count(into.taken()) == 1
+    left = {event: len(pile.events) for event, pile in into.taken().items()}
+    assert left == {CrashFound: 1, LifeEnded: 1}
 
 
 def test_constant_columns_of_any_length() -> None:

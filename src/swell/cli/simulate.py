@@ -117,7 +117,7 @@ def run_recorded(workload: str, seed: int, size: int, bugs: frozenset[str], even
     name = f"{workload}-{seed}"
     remove_run(Path(events), name)
     files = EventFiles(EventSettings(directory=events, file_age_s=inf), name, seed)
-    collection = Collection(EVENTS_MAX, lambda: files.write(collection.taken()))
+    collection = Collection(EVENTS_MAX, files.write)
     with recorded(Recording(name, collection)):
         result = run(workload, seed, size, bugs)
     files.write(collection.taken())

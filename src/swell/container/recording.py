@@ -29,16 +29,17 @@ class FeedRecording:
     """Of one feed. `peer`: who brings what is taken now. `siblings`: all feeds of its application
     here: what several of them get is applied once, by the first."""
 
-    __slots__ = ("_before", "_old", "_one", "_senders", "_siblings", "_world", "peer")
+    __slots__ = ("_before", "_one", "_senders", "_siblings", "_world", "peer")
 
     def __init__(self, world: World, siblings: Sequence[Feed]) -> None:
         self.peer = ""
         self._world = world
         self._siblings = siblings
         self._before: Sequence[tuple[Spanned, Document | None]] = ()
+        """What a burst is about to change, and what is there."""
         self._one: Spanned | None = None
-        self._old: Document | None = None
-        """Most bursts change one configuration: what they do to it, and what was there before."""
+        """The same of one configuration that is where the burst begins, as nearly always. What is
+        there is not kept for this: it may be long, and is about to be replaced."""
         self._senders: dict[bytes, str] = {}
 
     def held(self, burst: Burst) -> None:
@@ -53,24 +54,24 @@ class FeedRecording:
         if spanned is None:
             spanned = made_ready.spans = _spanned(burst, made_ready)
         documents = feed.documents
-        if len(spanned) == 1:
-            (self._one,) = spanned
-            self._old = documents.get(self._one.name)
-        else:
-            self._before = [(one, documents.get(one.name)) for one in spanned]
+        if len(spanned) == 1 and not self._senders and len(self._siblings) == 1:
+            (one,) = spanned
+            old = documents.get(one.name)
+            if old is not None and old.id == one.base:
+                self._one = one
+                return
+        self._before = [(one, documents.get(one.name)) for one in spanned]
 
     def end(self, feed: Feed, burst: Burst, at: int) -> None:
         """As much of it as fits has been applied, to somebody who was at step `at`."""
-        one, old = self._one, self._old
+        one = self._one
         if one is not None:
-            self._one = self._old = None  # old contents do not live longer for this
-            new = feed.documents.get(one.name)
-            joins = old is not None and old.id == one.base and new is not None and new.id == one.id
-            if joins and not self._senders and len(self._siblings) == 1:
+            self._one = None
+            if feed.documents[one.name].id == one.id:
                 for event in one.applied(self.peer):
                     self._world.emit(event)
                 return
-            self._before = ((one, old),)
+            self._before = ((one, None),)  # none of its changes was there
         self._end(feed, burst, at)
 
     def _end(self, feed: Feed, burst: Burst, at: int) -> None:

@@ -191,9 +191,9 @@ class _Sort:
 
 
 class Collection:
-    """Events on their way to becoming rows. `full` is called when a pile has `events_max`."""
+    """Events on their way to becoming rows. `full` gets a pile when it has `events_max`."""
 
-    def __init__(self, events_max: int, full: Callable[[], None]) -> None:
+    def __init__(self, events_max: int, full: Callable[[Piles], None]) -> None:
         self.lives: list[Life] = []
         self.sorts = {event: _Sort(event, form, self.lives) for event, form in FORMS.items()}
         self.events_max = events_max
@@ -206,11 +206,16 @@ class Collection:
 
     def taken(self) -> Piles:
         """All there is; what comes from now on is apart from it."""
-        found: Piles = {}
-        for event, sort in self.sorts.items():
-            if sort.pile.events:
-                found[event], sort.pile = sort.pile, Pile(self.lives)
-        return found
+        return {
+            event: self._emptied(sort) for event, sort in self.sorts.items() if sort.pile.events
+        }
+
+    def on_full(self, event: type[Event]) -> None:
+        self.full({event: self._emptied(self.sorts[event])})
+
+    def _emptied(self, sort: _Sort) -> Pile:
+        pile, sort.pile = sort.pile, Pile(self.lives)
+        return pile
 
 
 class Recorder:
@@ -239,7 +244,7 @@ class Recorder:
         events = pile.events
         events.append(event)
         if len(events) >= self._collection.events_max:
-            self._collection.full()
+            self._collection.on_full(type(event))
 
 
 def event_count(piles: Piles) -> int:

@@ -1,7 +1,8 @@
 """The event log of a process: takes events on the loop's thread, writes them on one of its own.
 
-On the loop an event costs two readings of clocks and an append. Full batches, and every `FLUSH_S`
-what there is, go to the writer's thread, which makes rows of them (`swell.runtime.event_files`).
+On the loop an event costs two readings of clocks and an append. Full batches, and all there is
+every `FLUSH_S`, go to the writer's thread, which makes rows of them (`swell.runtime.event_files`).
+A batch costs half a millisecond however short it is, so there are as few as possible.
 The queue is bounded: a disk that is slow or full costs events, counted by reason, and nothing else.
 A clean end loses none; a kill what is not in a complete file.
 
@@ -28,8 +29,11 @@ from swell.errors import ConfigurationError
 from swell.events.rows import Collection, Life, Piles, Recorder, event_count, row_count
 from swell.settings import EventSettings
 
-BATCH_EVENTS = 4096
-FLUSH_S = 1.0
+BATCH_EVENTS = 16_384
+FLUSH_S = 5.0
+"""Or the age at which a file is complete, if that is less ..."""
+FLUSH_S_MIN = 0.5
+"""... but not less than that."""
 COMPLAIN_S = 60.0
 """A line in the log about lost events is followed by the next one not before."""
 QUEUE_FULL = "queue-full"
@@ -57,6 +61,7 @@ class EventLog:
         self, settings: EventSettings, name: str, start: int, files: Files | None = None
     ) -> None:
         self._collection = Collection(BATCH_EVENTS, self._hand_over)
+        self._flush_s = min(FLUSH_S, max(FLUSH_S_MIN, settings.file_age_s))
         self.counters: Counter[str] = Counter()
         """Rows that were lost, by reason; may be replaced by a node's own."""
         self._files = files or open_files(settings, name, start)
@@ -69,7 +74,7 @@ class EventLog:
         self._complained_s = -COMPLAIN_S
         self._log = structlog.get_logger().bind(events=name)
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(FLUSH_S, self._flush)
+        self._timer = self._loop.call_later(self._flush_s, self._flush)
         self._thread = threading.Thread(target=self._work, name=f"{name}-events", daemon=True)
         self._thread.start()
 
@@ -79,9 +84,8 @@ class EventLog:
 
     # On the loop's thread.
 
-    def _hand_over(self) -> None:
-        """Give the writer what there is, unless too much waits there already."""
-        piles = self._collection.taken()
+    def _hand_over(self, piles: Piles) -> None:
+        """Give these to the writer, unless too much waits there already."""
         if not piles:
             return
         events = event_count(piles)
@@ -92,8 +96,8 @@ class EventLog:
         self._queue.put(piles)
 
     def _flush(self) -> None:
-        self._timer = self._loop.call_later(FLUSH_S, self._flush)
-        self._hand_over()
+        self._timer = self._loop.call_later(self._flush_s, self._flush)
+        self._hand_over(self._collection.taken())
         self._count_lost()
 
     def _count_lost(self) -> None:
@@ -124,7 +128,7 @@ class EventLog:
 
     def _end(self) -> None:
         self._timer.cancel()
-        self._hand_over()
+        self._hand_over(self._collection.taken())
         self._queue.put(None)
 
     # On the writer's thread.
@@ -133,7 +137,7 @@ class EventLog:
         files, queue = self._files, self._queue
         while True:
             try:
-                piles = queue.get(timeout=FLUSH_S)
+                piles = queue.get(timeout=self._flush_s)
             except Empty:
                 self._guard(files.rotate)
                 continue
