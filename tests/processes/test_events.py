@@ -130,11 +130,10 @@ def test_what_happened_is_in_the_files(tmp_path: Path) -> None:
     for name in names:
         applied = [row for row in rows["apply"] if row["node"] == name]
         versions = [n for row in applied for n in range(row["first"], row["sequence"] + 1)]
-        assert versions == sorted(versions)
+        # Who had to ask for what is missing gets a value in place of several versions.
+        assert versions == sorted(set(versions))
         assert versions[-1] == UPDATES
         assert all(row["digest"] == ids[row["sequence"] - 1] for row in applied)
-        if versions[0] == 1:
-            assert versions == list(range(1, UPDATES + 1))
         acks = [row["sequence"] for row in rows["ack"] if row["peer"] == name]
         assert acks == sorted(set(acks))
         assert acks[-1] == stored[-1]["step"]

@@ -60,6 +60,7 @@ class FeedRecording:
             if old is not None and old.id == one.base:
                 self._one = one
                 return
+        self._one = None
         self._before = [(one, documents.get(one.name)) for one in spanned]
 
     def end(self, feed: Feed, burst: Burst, at: int) -> None:
