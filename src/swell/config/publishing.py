@@ -34,6 +34,7 @@ from swell.store.messages import Execute, Read, Status
 from swell.store.state import Machine
 from swell.world import World
 
+_COMMAND = int(Read.COMMAND)
 _CHANGING = b"the configuration is changing: send it again"
 
 
@@ -91,7 +92,7 @@ class Publishing:
 
     def execute(self, execute: Execute, done: Done) -> None:
         """As the store's."""
-        if execute.service == CONFIG_SERVICE and execute.read == Read.COMMAND:
+        if execute.service == CONFIG_SERVICE and execute.read == _COMMAND:
             machine = self._machine(execute)
             if machine is not None and not self._is_known(execute):
                 self._command(execute, machine, done)

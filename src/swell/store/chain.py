@@ -13,7 +13,7 @@ from swell.store.entry import NO_DIGEST, Entry
 class Chain:
     """Entries base + 1 … last."""
 
-    __slots__ = ("_entries", "base", "base_digest", "base_epoch", "size")
+    __slots__ = ("_entries", "base", "base_digest", "base_epoch", "digest", "last", "size")
 
     def __init__(
         self,
@@ -28,19 +28,13 @@ class Chain:
         self._entries = list(entries)
         self.size = _size(self._entries)
         """Bytes of all entries."""
-
-    @property
-    def last(self) -> int:
-        return self.base + len(self._entries)
+        self.last = self.base + len(self._entries)
+        self.digest = self._entries[-1].digest if self._entries else base_digest
+        """Of the last entry: stands for the whole log."""
 
     @property
     def last_epoch(self) -> int:
         return self._entries[-1].epoch if self._entries else self.base_epoch
-
-    @property
-    def digest(self) -> bytes:
-        """Of the last entry: stands for the whole log."""
-        return self._entries[-1].digest if self._entries else self.base_digest
 
     def entry(self, sequence: int) -> Entry:
         assert self.base < sequence <= self.last, "an entry that is not here"
@@ -57,12 +51,16 @@ class Chain:
     def epoch_at(self, sequence: int) -> int:
         return self.base_epoch if sequence == self.base else self.entry(sequence).epoch
 
+    def between(self, sequence: int, last: int) -> list[Entry]:
+        """The entries behind `sequence`, up to and with `last`."""
+        assert self.base <= sequence and last <= self.last, "entries that are not here"
+        return self._entries[sequence - self.base : last - self.base]
+
     def behind(self, sequence: int, bytes_max: int) -> list[Entry]:
         """The entries behind `sequence`, at least one if there is any, up to so many bytes."""
-        assert self.base <= sequence
         found: list[Entry] = []
         size = 0
-        for entry in self._entries[sequence - self.base :]:
+        for entry in self.between(sequence, self.last):
             size += len(entry.data)
             if found and size > bytes_max:
                 break
@@ -74,12 +72,16 @@ class Chain:
         assert entry.previous == self.digest, "an entry of another log"
         self._entries.append(entry)
         self.size += len(entry.data)
+        self.last += 1
+        self.digest = entry.digest
 
     def cut(self, sequence: int) -> None:
         """Forget what is behind `sequence`."""
-        assert self.base <= sequence <= self.last
+        digest = self.digest_at(sequence)
+        assert digest is not None, "a cut outside of the log"
         self.size -= _size(self._entries[sequence - self.base :])
         del self._entries[sequence - self.base :]
+        self.last, self.digest = sequence, digest
 
     def trim(self, sequence: int) -> None:
         """Begin at `sequence`: the state has what is before."""

@@ -19,6 +19,8 @@ NO_DIGEST = bytes(DIGEST_BYTES)
 """What stands before the first entry of a slot."""
 
 _head = Struct(">IIQ8s")
+PAYLOAD_AT = _head.size
+"""Where the payload begins."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload(self) -> bytes:
-        return self.data[_head.size :]
+        return self.data[PAYLOAD_AT:]
 
 
 def make(slot: int, epoch: int, sequence: int, previous: bytes, payload: bytes) -> Entry:

@@ -53,6 +53,8 @@ Check = Callable[[Access, bytes], str]
 """Why a session may not have this body executed, as a service's operations say; empty: it may."""
 
 _DATA = Plane.DATA
+_COMMAND = int(Read.COMMAND)
+_REDIRECT = Status.REDIRECT
 
 
 class Store(Protocol):
@@ -103,7 +105,7 @@ class _Call:
 
     def settle(self, status: Status, body: bytes) -> None:
         """The store's answer."""
-        if status is Status.REDIRECT and not self.execute.hops:
+        if status is _REDIRECT and not self.execute.hops:
             self.gateway.pass_on(self)
         else:
             self.gateway.finish(self, status, body)
@@ -152,9 +154,10 @@ class Gateway:
         if refusal is not None:
             done(refusal)
             return
-        if not 0.0 < execute.deadline_s <= DEADLINE_S_MAX:
-            execute = replace(execute, deadline_s=DEADLINE_S_MAX)
         left_s = execute.deadline_s
+        if not 0.0 < left_s <= DEADLINE_S_MAX:
+            left_s = DEADLINE_S_MAX
+            execute = replace(execute, deadline_s=left_s)
         call = _Call(self, execute, self._world.now() + left_s, done)
         self._open[call] = None
         if not self._sweeping:
@@ -171,7 +174,7 @@ class Gateway:
         if len(self._open) >= NODE_OPEN_MAX:
             self._host.counters["store-node-full"] += 1
             return self._executed(execute, Status.BUSY, b"too many requests are open at this node")
-        if execute.read == Read.COMMAND:
+        if execute.read == _COMMAND:
             latest_s = self._world.wall_us() // 1_000_000 + SESSION_AHEAD_S_MAX
             if opened_s(execute.session) > latest_s:
                 sentence = "the session's id lies in the future: begin it with the table's second"
@@ -326,6 +329,6 @@ class Gateway:
 
 def _unanswered(execute: Execute) -> tuple[Status, bytes]:
     """A query that nobody answered did nothing; a command may have been executed."""
-    if execute.read == Read.COMMAND:
+    if execute.read == _COMMAND:
         return Status.RETRY, b"no answer in time"
     return Status.BUSY, b"no answer in time"

@@ -107,47 +107,59 @@ class MemberSide:
     # Entries.
 
     def on_prepare(self, session: Session, message: Prepare) -> None:
+        store = self._store
+        replicas, now = store.replicas, store.world.now()
+        acks = self._acks.get(session, {})
         for run in message.runs:
-            replica = self._store.replica(run.slot)
+            slot = run.slot
+            replica = replicas.get(slot) or store.replica(slot)
             if not self._may(replica, run) or not self._append(replica, run):
                 self._refuse(session, replica, run.epoch)
                 continue
-            replica.heard_at = self._store.world.now()
-            self._learn_commit(replica, run.commit)
-            self._acks.setdefault(session, {})[run.slot] = run.epoch
-        self._store.turns.soon()
+            replica.heard_at = now
+            if replica.commit < run.commit:
+                self._learn_commit(replica, run.commit)
+            acks[slot] = run.epoch
+        if acks:
+            self._acks[session] = acks
+        store.turns.soon()
 
     def _may(self, replica: Replica, run: Run) -> bool:
+        if replica.fence == run.epoch:
+            return replica.record is not None
         if "ignore-epoch" in self._store.bugs and run.epoch < replica.fence:
             return replica.primary is None and replica.candidate is None
-        return replica.fence == run.epoch and replica.record is not None
+        return False
 
     def _append(self, replica: Replica, run: Run) -> bool:
         """False: the entries do not continue the log."""
-        chain, storage = replica.chain, self._store.storage
-        known = chain.digest_at(run.base)
-        if known != run.digest and not (known is None and run.base < chain.base):
-            return False
+        chain, slot = replica.chain, run.slot
+        if run.base != chain.last or run.digest != chain.digest:
+            known = chain.digest_at(run.base)
+            if known != run.digest and not (known is None and run.base < chain.base):
+                return False
         replica.matched = max(replica.matched, run.base)
+        append = self._store.storage.append
         for data in run.entries:
             entry = entries.read(data)
-            if entry.slot != run.slot:
+            if entry.slot != slot:
                 raise WireError("bad-body", "an entry of another slot")
-            if entry.sequence <= chain.last:
-                have = chain.digest_at(entry.sequence)
+            sequence = entry.sequence
+            if sequence <= chain.last:
+                have = chain.digest_at(sequence)
                 if have is None or have == entry.digest:
-                    replica.matched = max(replica.matched, entry.sequence)
+                    replica.matched = max(replica.matched, sequence)
                     continue
-                if entry.sequence <= replica.commit:
+                if sequence <= replica.commit:
                     self._store.counters["store-conflict"] += 1
                     return False
-                chain.cut(entry.sequence - 1)
-                storage.cut(run.slot, entry.sequence - 1)
-            if not replica.fits(entry):
+                chain.cut(sequence - 1)
+                self._store.storage.cut(slot, sequence - 1)
+            if sequence != chain.last + 1 or entry.previous != chain.digest:
                 return False
             chain.append(entry)
-            storage.append(entry, replica.commit)
-            replica.matched = entry.sequence
+            append(entry, replica.commit)
+            replica.matched = sequence
         return True
 
     def _learn_commit(self, replica: Replica, commit: int) -> None:

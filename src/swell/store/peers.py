@@ -7,6 +7,7 @@ Invariant: `Adopt` and `Prepare` share a plane, so a record is known before entr
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from swell.overlay.contact import Contact
@@ -45,6 +46,21 @@ class Peer:
         self.dialled_at = now
         self.adopts: dict[int, Record] = {}
         self.due: dict[int, None] = {}
+
+
+class _Made:
+    """The newest frame of entries of a turn: encoded once if others get the same."""
+
+    __slots__ = ("_frame", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._frame = b""
+
+    def frame(self, runs: list[Run]) -> bytes:
+        if runs != self._runs:
+            self._runs, self._frame = runs, codec.encode(Prepare(tuple(runs)))
+        return self._frame
 
 
 class Peers:
@@ -88,6 +104,12 @@ class Peers:
         self.peer(node).due[slot] = None
         self._store.turns.soon()
 
+    def all_due(self, nodes: Iterable[int], slot: int) -> None:
+        """The same for several nodes; whoever calls sees to the turn."""
+        peers = self._peers
+        for node in nodes:
+            (peers.get(node) or self.peer(node)).due[slot] = None
+
     def not_due(self, node: int, slot: int) -> None:
         peer = self._peers.get(node)
         if peer is not None:
@@ -100,11 +122,12 @@ class Peers:
         return session is not None and session.link.send(codec.encode(message), plane)
 
     def flush(self) -> None:
+        made = _Made()
         for peer in self._peers.values():
             if peer.adopts or peer.due:
-                self._flush(peer)
+                self._flush(peer, made)
 
-    def _flush(self, peer: Peer) -> None:
+    def _flush(self, peer: Peer, made: _Made) -> None:
         session = self._session(peer)
         if session is None:
             return
@@ -116,25 +139,25 @@ class Peers:
             for slot in slots:
                 del peer.adopts[slot]
         while peer.due:
-            if not self._prepare(peer, session):
+            if not self._prepare(peer, session, made):
                 return
 
-    def _prepare(self, peer: Peer, session: Session) -> bool:
+    def _prepare(self, peer: Peer, session: Session, made: _Made) -> bool:
         """One frame of entries; False if the link is full."""
-        node, store = peer.node, self._store
+        node, store, due = peer.node, self._store, peer.due
         runs: list[Run] = []
         size = 0
-        for slot in list(peer.due):
+        for slot in list(due):
             replicator = store.replicator(slot)
             run = replicator.run(node) if replicator is not None else None
             if run is not None:
                 runs.append(run)
                 size += sum(map(len, run.entries))
             if replicator is None or not replicator.more(node):
-                del peer.due[slot]
+                del due[slot]
             if size >= PREPARE_BYTES_MAX:
                 break
-        if not runs or session.link.send(codec.encode(Prepare(tuple(runs))), Plane.DATA):
+        if not runs or session.link.send(made.frame(runs), Plane.DATA):
             return True
         for run in runs:
             replicator = store.replicator(run.slot)

@@ -1,8 +1,9 @@
 """The store's journal as records, and what it and the slots' files add up to at a start.
 
-A record is `kind u8`, then: for an entry its commit point u64 and its bytes as they are; for a
-fence, a cut or a drop the slot u32 and a number u64; for commit points such pairs, one per slot;
-for an installed file slot u32, index u64 and CRC; for the lineage its number u64.
+A record is `kind u8`, then: for entries, one after the other, each one's commit point u64, length
+u32 and bytes as they are; for a fence, a cut or a drop the slot u32 and a number u64; for commit
+points such pairs, one per slot; for an installed file slot u32, index u64 and CRC; for the lineage
+its number u64.
 
 Rules of replay:
 - A slot's file counts if the manifest (the journal's snapshot) or an install record names it and
@@ -15,9 +16,10 @@ Pure: reads no disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
 from swell.errors import WireError
@@ -26,7 +28,7 @@ from swell.store import entry as entries
 from swell.store.entry import Entry
 from swell.store.snapshots import EMPTY, SlotFile, SlotImage
 
-_entry = Struct(">BQ")
+_entry = Struct(">QI")
 _number = Struct(">BIQ")
 _install = Struct(">BIQI")
 _pair = Struct(">IQ")
@@ -34,7 +36,7 @@ _lineage = Struct(">Q")
 
 
 class Kind(IntEnum):
-    ENTRY = 1
+    ENTRIES = 1
     FENCE = 2
     CUT = 3
     COMMITS = 4
@@ -44,12 +46,16 @@ class Kind(IntEnum):
 
 
 _COMMITS = bytes([Kind.COMMITS])
-_ENTRY = int(Kind.ENTRY)
-_pack_entry = _entry.pack
+_ENTRIES = bytes([Kind.ENTRIES])
+
+ENTRY_BYTES = _entry.size
+entry_head = _entry.pack
+"""What stands before an entry: its slot's commit point, and its length."""
 
 
-def entry_record(data: bytes, commit: int) -> bytes:
-    return _pack_entry(_ENTRY, commit) + data
+def entries_record(parts: Iterable[bytes]) -> bytes:
+    """Heads and entries in turn."""
+    return _ENTRIES + b"".join(parts)
 
 
 def number_record(kind: Kind, slot: int, number: int) -> bytes:
@@ -58,7 +64,7 @@ def number_record(kind: Kind, slot: int, number: int) -> bytes:
 
 
 def commits_record(commits: Mapping[int, int]) -> bytes:
-    return _COMMITS + b"".join(_pair.pack(*pair) for pair in commits.items())
+    return _COMMITS + b"".join(map(_pair.pack, commits, commits.values()))
 
 
 def install_record(slot: int, index: int, check: int) -> bytes:
@@ -175,8 +181,8 @@ class Recovery:
         _, base, records, *_ = self._recovered
         for index, record in enumerate(records, base + 1):
             kind = record[0] if record else 0
-            if kind == Kind.ENTRY:
-                self._on_entry(index, record)
+            if kind == Kind.ENTRIES:
+                self._on_entries(index, record)
             elif kind in (Kind.FENCE, Kind.CUT):
                 self._on_number(index, record)
             elif kind == Kind.COMMITS:
@@ -198,12 +204,19 @@ class Recovery:
         self.uncovered[number] = index
         return slot
 
-    def _on_entry(self, index: int, record: bytes) -> None:
+    def _on_entries(self, index: int, record: bytes) -> None:
+        at = len(_ENTRIES)
         try:
-            entry = entries.read(record[_entry.size :])
-        except WireError:
+            while at < len(record):
+                commit, length = _entry.unpack_from(record, at)
+                at += ENTRY_BYTES + length
+                self._on_entry(index, entries.read(record[at - length : at]), commit)
+        except (WireError, StructError):
+            at = -1
+        if at != len(record):
             self.fault(f"record {index} of the journal is too short")
-            return
+
+    def _on_entry(self, index: int, entry: Entry, commit: int) -> None:
         slot = self._slot(index, entry.slot)
         if slot is None:
             return
@@ -212,7 +225,7 @@ class Recovery:
             return
         slot.entries.append(entry)
         slot.tip = (entry.sequence, entry.digest)
-        slot.commit = max(slot.commit, _entry.unpack_from(record)[1])
+        slot.commit = max(slot.commit, commit)
 
     def _on_number(self, index: int, record: bytes) -> None:
         kind, number, value = _number.unpack(record)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from swell.store.chain import Chain
-from swell.store.entry import Entry
+from swell.store.entry import PAYLOAD_AT, Entry
 from swell.store.messages import Position, Status
 from swell.store.record import Record
 from swell.store.state import SlotState
@@ -65,6 +65,8 @@ class Replica:
         self.installs = 0
         """Copies that are here and not durable yet: nothing is said of this slot meanwhile."""
         self._keep_entries = keep_entries
+        self._trim_at = (SLACK_FACTOR + 1) * keep_entries
+        """A shorter log has nothing to forget."""
 
     @property
     def state(self) -> SlotState:
@@ -128,27 +130,36 @@ class Replica:
             self._apply(self.commit)
 
     def _commit(self, commit: int) -> None:
-        self.commit = max(self.commit, commit)
-        self.matched = max(self.matched, self.commit)
+        if commit > self.commit:
+            self.commit = commit
+            if commit > self.matched:
+                self.matched = commit
 
     def _apply(self, upto: int) -> list[tuple[int, Status, bytes]]:
+        applied = self._applied
+        if upto <= applied:
+            return []
         results: list[tuple[int, Status, bytes]] = []
-        entry_at, apply = self.chain.entry, self._state.apply
-        while self._applied < upto:
-            self._applied += 1
-            status, body = apply(entry_at(self._applied).payload)
-            results.append((self._applied, status, body))
+        apply = self._state.apply
+        for entry in self.chain.between(applied, upto):
+            applied += 1
+            status, body = apply(entry.data[PAYLOAD_AT:])
+            results.append((applied, status, body))
+        self._applied = upto
         return results
 
     def trim(self, pinned: int) -> None:
         """Forget old committed entries, except those behind `pinned` that somebody still needs."""
+        chain = self.chain
+        if chain.last - chain.base < self._trim_at and chain.size <= KEEP_BYTES_MAX:
+            return
         upto = min(self.commit - self._keep_entries, pinned)
-        if upto - self.chain.base >= SLACK_FACTOR * self._keep_entries:
+        if upto - chain.base >= SLACK_FACTOR * self._keep_entries:
             self._apply(upto)
-            self.chain.trim(upto)
-        if self.chain.size > KEEP_BYTES_MAX:
+            chain.trim(upto)
+        if chain.size > KEEP_BYTES_MAX:
             self._apply(self.commit)
-            self.chain.shed(KEEP_BYTES_MAX // 2, min(self.commit, pinned))
+            chain.shed(KEEP_BYTES_MAX // 2, min(self.commit, pinned))
 
     def fits(self, entry: Entry) -> bool:
         return entry.sequence == self.chain.last + 1 and entry.previous == self.chain.digest

@@ -54,6 +54,8 @@ class Replicator:
         """How much of the log is durable here."""
         self.copies: dict[int, None] = {}
         """Followers that need the whole state."""
+        self._made: tuple[tuple[int, bytes, int, int], Run] | None = None
+        """The newest run, and what it was made of: most often all followers get the same."""
 
     def expect(self, members: Iterable[Member]) -> None:
         """These must get everything."""
@@ -89,18 +91,15 @@ class Replicator:
     # The log.
 
     def append(self, payload: bytes) -> Entry:
-        chain = self.replica.chain
-        if chain.last == self.replica.commit:
+        store, replica = self._store, self.replica
+        chain, slot, commit = replica.chain, replica.slot, replica.commit
+        if chain.last == commit:
             self._begin_waiting()
-        entry = entries.make(
-            self.replica.slot, self.record.epoch, chain.last + 1, chain.digest, payload
-        )
+        entry = entries.make(slot, self.record.epoch, chain.last + 1, chain.digest, payload)
         chain.append(entry)
-        self._store.storage.append(entry, self.replica.commit)
-        self._store.turns.unsynced(self)
-        peers, slot = self._store.peers, self.replica.slot
-        for node in self.followers:
-            peers.due(node, slot)
+        store.storage.append(entry, commit)
+        store.turns.unsynced(self)
+        store.peers.all_due(self.followers, slot)
         return entry
 
     def _begin_waiting(self) -> None:
@@ -118,14 +117,17 @@ class Replicator:
         if follower.next - 1 < chain.base:
             self._needs_copy(follower)
             return None
-        base = follower.next - 1
-        digest = chain.digest_at(base)
-        assert digest is not None
-        found = chain.behind(base, RUN_BYTES_MAX)
-        follower.next += len(found)
-        replica = self.replica
-        data = tuple([entry.data for entry in found])
-        return Run(replica.slot, self.record.epoch, replica.commit, base, digest, data)
+        base, replica, epoch = follower.next - 1, self.replica, self.record.epoch
+        key = base, chain.digest, replica.commit, epoch
+        if self._made is None or self._made[0] != key:
+            digest = chain.digest_at(base)
+            assert digest is not None
+            data = tuple([entry.data for entry in chain.behind(base, RUN_BYTES_MAX)])
+            run = Run(replica.slot, epoch, replica.commit, base, digest, data)
+            self._made = key, run
+        run = self._made[1]
+        follower.next += len(run.entries)
+        return run
 
     def unsent(self, node: int, run: Run) -> None:
         """The link was full: the same again later."""
@@ -208,12 +210,12 @@ class Replicator:
         follower.progress_at = self._store.world.now()
         self._store.peers.due(node, self.replica.slot)
 
-    def on_ack(self, node: int, sequence: int) -> bool:
+    def on_ack(self, node: int, sequence: int, now: float) -> bool:
         follower = self.followers.get(node)
         if follower is None or not follower.adopted or sequence <= follower.acked:
             return False
         follower.acked = min(sequence, self.replica.chain.last)
-        follower.progress_at = self._store.world.now()
+        follower.progress_at = now
         return True
 
     def on_durable(self, last: int) -> None:

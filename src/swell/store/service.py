@@ -50,6 +50,9 @@ from swell.wire import codec
 from swell.world import Plane, World
 
 
+_STALE = int(Read.STALE)
+
+
 class Store:
     """One node's part of the replicated store."""
 
@@ -215,7 +218,7 @@ class Store:
         replica = self.replicas.get(request.slot)
         if replica is None:
             done(Status.REDIRECT, b"")
-        elif request.read == Read.STALE:
+        elif request.read == _STALE:
             self._stale(replica, request, done)
         elif replica.primary is None:
             done(Status.REDIRECT, b"")
@@ -339,11 +342,12 @@ class Store:
         node = self.peers.speaker(session)
         if not node:
             return
+        now = self.world.now()
         for slot, epoch, sequence in message.acks:
             replicator = self.replicator(slot)
             if replicator is None or replicator.record.epoch != epoch:
                 continue
-            if replicator.on_ack(node, sequence):
+            if replicator.on_ack(node, sequence, now):
                 self.on_progress(slot)
 
     def _on_pulled(self, session: Session, message: Pulled) -> None:

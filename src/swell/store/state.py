@@ -36,6 +36,7 @@ FORMAT = 1
 
 _top = Struct(">BIB")
 _service = Struct(">BQ")
+_DONE, _REFUSED = Status.DONE, Status.REFUSED
 _statuses = tuple(Status)
 _marks = tuple(bytes([status]) for status in Status)
 
@@ -118,43 +119,42 @@ class SlotState:
         try:
             what = payloads.decode(payload)
         except WireError as error:
-            return Status.REFUSED, str(error).encode()
+            return _REFUSED, str(error).encode()
         if what.__class__ is Command:
-            return self._command(what)
+            return self._command(*what)
         if what.__class__ is Expire:
             self._once.expire(what.horizon_s)
-        return Status.DONE, b""
+        return _DONE, b""
 
-    def _command(self, command: Command) -> Outcome:
-        session, number, lowest, service, body = command
-        if self._once.is_expired(session):
+    def _command(
+        self, session: int, number: int, lowest: int, service: int, body: bytes
+    ) -> Outcome:
+        once = self._once
+        if once.is_expired(session):
             return Status.UNKNOWN, EXPIRED
-        known = self._once.of(session, lowest)
-        kept = known.results.get(number)
+        known = once.of(session, lowest)
+        results = known.results
+        kept = results.get(number)
         if kept is not None:
             return _unpacked(kept)
         if number < known.lowest:
             return Status.UNKNOWN, b""
-        known.rise(min(lowest, number))
-        status, result = self._run(service, body)
-        if status is Status.BUSY:
-            return status, result  # not executed: its number stays free
-        fits = len(result) <= self._results_bytes_max
-        known.results[number] = _marks[status] + result if fits else TOO_LONG
-        if len(known.results) > RESULTS_MAX:
-            known.rise(next(iter(known.results)) + 1)
-        return status, result
-
-    def _run(self, service: int, body: bytes) -> Outcome:
+        known.rise(lowest if lowest < number else number)
         machine = self._machines.get(service)
         if machine is None:
-            return Status.REFUSED, _no_service(service)
-        try:
-            return Status.DONE, machine.apply(body)
-        except NotExecutedError as error:
-            return Status.BUSY, str(error).encode()
-        except SwellError as error:
-            return Status.REFUSED, str(error).encode()
+            status, result = _REFUSED, _no_service(service)
+        else:
+            try:
+                status, result = _DONE, machine.apply(body)
+            except NotExecutedError as error:
+                return Status.BUSY, str(error).encode()  # its number stays free
+            except SwellError as error:
+                status, result = _REFUSED, str(error).encode()
+        fits = len(result) <= self._results_bytes_max
+        results[number] = _marks[status] + result if fits else TOO_LONG
+        if len(results) > RESULTS_MAX:
+            known.rise(next(iter(results)) + 1)
+        return status, result
 
     def query(self, service: int, body: bytes) -> Outcome:
         """Answer from the applied state, changing nothing."""

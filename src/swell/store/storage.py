@@ -28,7 +28,7 @@ from swell.store import recovery, slotfiles
 from swell.store.entry import Entry
 from swell.store.opening import Opening, Restored
 from swell.store.parts import Parts
-from swell.store.recovery import Kind
+from swell.store.recovery import Kind, entry_head
 from swell.store.scrubbing import Scrubbing
 from swell.store.slotfiles import SlotFiles
 from swell.store.snapshots import SlotImage, encode_parts
@@ -42,8 +42,8 @@ PAUSE_S = 0.008
 _SEGMENTS_MIN = 8
 """The journal is split at least so finely, so that a compaction can drop most of it."""
 
-_RECORD_BYTES = HEAD_BYTES + 9
-"""What a record takes besides the entry."""
+ENTRIES_BYTES_MAX = 1024 * 1024
+"""Entries in one record; one entry may overshoot it."""
 
 NO_SLOT = -1
 
@@ -83,6 +83,10 @@ class Storage:
         """Slot → bytes of its file."""
         self._uncovered: dict[int, int] = {}
         """Slot → its last record in the journal that no file stands for."""
+        self._entries: list[bytes] = []
+        """Those called since the last record, each behind its head: they become one record."""
+        self._entries_bytes = 0
+        self._entries_slots: dict[int, None] = {}
         self._commits: dict[int, int] = {}
         """Commit points that wait for the next sync."""
         self._held: dict[int, deque[Action]] = {}
@@ -130,8 +134,12 @@ class Storage:
             self._held[slot].append(partial(self.append, entry, commit))
             return
         data = entry.data
-        self._uncovered[slot] = self._journal.append(recovery.entry_record(data, commit))
-        self._length += len(data) + _RECORD_BYTES
+        size = len(data)
+        self._entries += (entry_head(commit, size), data)
+        self._entries_slots[slot] = None
+        self._entries_bytes += size
+        if self._entries_bytes >= ENTRIES_BYTES_MAX:
+            self._flush_entries()
 
     def fence(self, slot: int, epoch: int) -> None:
         """Promise to take nothing of a lower epoch."""
@@ -145,8 +153,7 @@ class Storage:
         if slot in self._held:
             self._held[slot].append(partial(self._note, kind, slot, number))
             return
-        self._uncovered[slot] = self._journal.append(recovery.number_record(kind, slot, number))
-        self._length += _RECORD_BYTES
+        self._uncovered[slot] = self._write(recovery.number_record(kind, slot, number))
 
     def commit(self, slot: int, sequence: int) -> None:
         """A commit point; it is written along with the next `sync` and asks for none itself."""
@@ -160,8 +167,7 @@ class Storage:
         if slot in self._held:
             self._held[slot].append(partial(self.drop, slot))
             return
-        self._journal.append(recovery.number_record(Kind.DROP, slot, 0))
-        self._length += _RECORD_BYTES
+        self._write(recovery.number_record(Kind.DROP, slot, 0))
         self._commits.pop(slot, None)
         self._uncovered.pop(slot, None)
         # From now on no manifest names the file: it may stay until its turn comes.
@@ -193,6 +199,7 @@ class Storage:
     def _sync(self, done: Action) -> None:
         if self._commits:
             self._flush_commits()
+        self._flush_entries()
         if self._length > self._length_max and not self._compacting:
             self._compacting = True
             self._world.call_later(0.0, self._compact)
@@ -201,10 +208,21 @@ class Storage:
             done = _nothing
         self._journal.sync(done)
 
+    def _write(self, record: bytes) -> int:
+        """A record behind everything that was called so far; its index."""
+        self._flush_entries()
+        self._length += HEAD_BYTES + len(record)
+        return self._journal.append(record)
+
+    def _flush_entries(self) -> None:
+        if self._entries:
+            record = recovery.entries_record(self._entries)
+            slots = self._entries_slots
+            self._entries, self._entries_slots, self._entries_bytes = [], {}, 0
+            self._uncovered.update(dict.fromkeys(slots, self._write(record)))
+
     def _flush_commits(self) -> None:
-        record = recovery.commits_record(self._commits)
-        index = self._journal.append(record)
-        self._length += len(record) + HEAD_BYTES
+        index = self._write(recovery.commits_record(self._commits))
         self._uncovered.update(dict.fromkeys(self._commits, index))
         self._commits.clear()
 
@@ -222,7 +240,7 @@ class Storage:
 
     def _install(self, slot: int, image: SlotImage, done: Action, finished: Action) -> None:
         def written(index: int, check: int) -> int:
-            record = self._journal.append(recovery.install_record(slot, index, check))
+            record = self._write(recovery.install_record(slot, index, check))
             self._uncovered[slot] = record
             self._release(slot)
             return record
@@ -248,6 +266,7 @@ class Storage:
     ) -> None:
         """Write the slot's file. `written` gets its index and CRC before it is put in its place
         and says up to which record it stands for the slot."""
+        self._flush_entries()
         index = self._journal.last_index
         self._making = slot
         upto = index
@@ -324,6 +343,7 @@ class Storage:
     def _compact(self) -> None:
         """Write the file of every slot with records in the journal, one after the other, then
         let the journal forget what it held at the beginning. Each file is taken after that."""
+        self._flush_entries()
         upto = self._journal.last_index
         slots = deque(sorted(self._uncovered))
 

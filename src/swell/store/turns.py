@@ -33,7 +33,8 @@ class Turns:
     def unsynced(self, replicator: Replicator) -> None:
         """It has appended something that must become durable."""
         self._unsynced[replicator] = None
-        self.soon()
+        if not self._due:
+            self.soon()
 
     def after_sync(self, action: Callable[[], None]) -> None:
         """Do this once everything journalled so far is durable."""

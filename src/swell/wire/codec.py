@@ -12,6 +12,7 @@ messages with `@message(number)`; numbers are given out in blocks:
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +23,9 @@ from swell.wire.limits import FRAME_BYTES_MAX
 HEADER_BYTES = 6
 TYPE_OFFSET = 4
 FLAGS_OFFSET = 5
+COPIED_BYTES_MAX = 2048
+
+_pack_header = Struct(">IBB").pack
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: list[msgspec.msgpack.Decoder[Any] | None] = [None] * 256
@@ -57,7 +61,7 @@ def frame(number: int, body: bytes, flags: int = 0) -> bytes:
     length = len(body) + 2
     if length > FRAME_BYTES_MAX:
         raise WireError("frame-too-long", f"{length} bytes, limit {FRAME_BYTES_MAX}")
-    return b"%b%c%c%b" % (length.to_bytes(4, "big"), number, flags, body)
+    return _pack_header(length, number, flags) + body
 
 
 def decode(data: bytes) -> Any:
@@ -67,8 +71,10 @@ def decode(data: bytes) -> Any:
     decoder = _decoders[data[TYPE_OFFSET]]
     if decoder is None:
         raise WireError("unknown-type", f"type {data[TYPE_OFFSET]}")
+    # Short ones are copied sooner than looked at in place.
+    body = data[HEADER_BYTES:] if len(data) < COPIED_BYTES_MAX else memoryview(data)[HEADER_BYTES:]
     try:
-        return decoder.decode(memoryview(data)[HEADER_BYTES:])
+        return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise WireError("bad-body", f"type {data[TYPE_OFFSET]}: {error}") from None
 
