@@ -64,9 +64,20 @@ class Routes:
         known = self.by_slot[slot]
         if known is not None and known.address == (primary.host, primary.port):
             return False
-        self.by_slot[slot] = self._peers.at(primary.address)
+        self._reroute(slot, self._peers.at(primary.address), teller)
+        return True
+
+    def _reroute(self, slot: int, peer: Peer, teller: Peer) -> None:
+        self.by_slot[slot] = peer
         self._teller = teller
         self.want(self._world.now())
+
+    def confirm(self, slot: int, peer: Peer) -> bool:
+        """A node has executed something of this slot, so it is the primary; True if that is
+        news."""
+        if self.by_slot[slot] is peer:
+            return False
+        self._reroute(slot, peer, peer)
         return True
 
     def want(self, now: float) -> None:

@@ -215,13 +215,16 @@ class StoreSession:
             self.counters["late-answer"] += 1
             return
         peer.answers += 1
-        primary = executed.primary
+        primary, status, routes = executed.primary, executed.status, self._routes
+        slot = pending.place % len(routes.by_slot)
         if primary is not None:
-            slot = pending.place % len(self._routes.by_slot)
-            if self._routes.learn(slot, primary, peer):
-                self.counters["rerouted"] += 1
-                self._tell("redirected", primary.address, f"slot {slot}")
-        status = executed.status
+            news = routes.learn(slot, primary, peer)
+        else:
+            news = status == _DONE and routes.confirm(slot, peer)
+        if news:
+            self.counters["rerouted"] += 1
+            address = primary.address if primary is not None else peer.address
+            self._tell("redirected", address, f"slot {slot}")
         if status == _DONE:
             self._end(pending, Answer(executed.body))
         elif status == _STALE:

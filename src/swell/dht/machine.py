@@ -20,8 +20,12 @@ _VALUE = bytes([Tag.VALUE])
 _NO = bytes([Tag.NO])
 _YES = bytes([Tag.YES])
 
-_QUERIES = (Operation.GET, Operation.CONTAINS)
 _count = Struct(">I")
+
+
+Values = dict[bytes, bytes]
+Run = Callable[[Values, bytes, bytes], bytes]
+"""An operation, on a key with its arguments; what it comes to."""
 
 
 class BadOperationError(SwellError):
@@ -34,32 +38,33 @@ class DhtMachine:
     __slots__ = ("_values",)
 
     def __init__(self) -> None:
-        self._values: dict[bytes, bytes] = {}
+        self._values: Values = {}
 
     def __len__(self) -> int:
         return len(self._values)
 
     def apply(self, body: bytes) -> bytes:
-        operation, key, arguments = self._read(body)
-        return _OPERATIONS[operation](self._values, key, arguments)
+        run, key, arguments = self._read(body)
+        return run(self._values, key, arguments)
 
     def query(self, body: bytes) -> bytes:
-        operation, key, arguments = self._read(body)
-        if operation not in _QUERIES:
+        run, key, arguments = self._read(body)
+        if run not in _QUERIES:
             raise BadOperationError("only get and contains are queries: send it as a command")
-        return _OPERATIONS[operation](self._values, key, arguments)
+        return run(self._values, key, arguments)
 
-    def _read(self, body: bytes) -> tuple[int, bytes, bytes]:
+    def _read(self, body: bytes) -> tuple[Run, bytes, bytes]:
         if len(body) < head.size:
             raise BadOperationError("the operation is cut off")
         operation, length = head.unpack_from(body)
         end = head.size + length
         key = body[head.size : end]
-        if operation not in _OPERATIONS or len(key) != length:
+        run = _OPERATIONS.get(operation)
+        if run is None or len(key) != length:
             raise BadOperationError(f"{operation} is no operation of the DHT, or it is cut off")
         if key not in self._values:
             check_key(key)
-        return operation, key, body[end:]
+        return run, key, body[end:]
 
     # Bytes: all lengths, then all keys, then all values, so that no key costs a step of its own.
 
@@ -87,9 +92,6 @@ class DhtMachine:
         if len(values) != count:
             raise WireError("bad-state", "DHT: a key occurs twice")
         self._values = values
-
-
-Values = dict[bytes, bytes]
 
 
 def _held(value: bytes | None) -> bytes:
@@ -167,7 +169,9 @@ def _expect_none(arguments: bytes) -> None:
         raise BadOperationError(f"{len(arguments)} bytes follow the key, where nothing belongs")
 
 
-_OPERATIONS: dict[int, Callable[[Values, bytes, bytes], bytes]] = {
+_QUERIES = (_get, _contains)
+
+_OPERATIONS: dict[int, Run] = {
     Operation.PUT: _put,
     Operation.PUT_AND_RETRIEVE: _put_and_retrieve,
     Operation.GET: _get,

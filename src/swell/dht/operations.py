@@ -50,7 +50,8 @@ _NOTHING = bytes([Tag.NOTHING])
 _NO = bytes([Tag.NO])
 _YES = bytes([Tag.YES])
 
-_GET, _CONTAINS = int(Operation.GET), int(Operation.CONTAINS)
+_PUT, _GET, _CONTAINS = int(Operation.PUT), int(Operation.GET), int(Operation.CONTAINS)
+_VALUE = int(Tag.VALUE)
 _COMMAND, _LINEARIZABLE, _STALE = int(Read.COMMAND), int(Read.LINEARIZABLE), int(Read.STALE)
 
 
@@ -71,7 +72,7 @@ def _query(operation: int, key: str | bytes, stale: bool) -> Request:
 
 
 def put(key: str | bytes, value: bytes) -> Request:
-    return _with_value(Operation.PUT, key, value)
+    return _with_value(_PUT, key, value)
 
 
 def put_and_retrieve(key: str | bytes, value: bytes) -> Request:
@@ -111,7 +112,7 @@ def replace_if(key: str | bytes, old: bytes, new: bytes) -> Request:
 def value_of(result: bytes) -> bytes | None:
     """The value that a result holds, None if it holds nothing."""
     tag = result[0] if result else -1
-    if tag == Tag.VALUE:
+    if tag == _VALUE:
         return result[1:]
     if result == _NOTHING:
         return None

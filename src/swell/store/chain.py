@@ -53,7 +53,7 @@ class Chain:
 
     def between(self, sequence: int, last: int) -> list[Entry]:
         """The entries behind `sequence`, up to and with `last`."""
-        assert self.base <= sequence and last <= self.last, "entries that are not here"
+        assert self.base <= sequence <= last <= self.last, "entries that are not here"
         return self._entries[sequence - self.base : last - self.base]
 
     def behind(self, sequence: int, bytes_max: int) -> list[Entry]:
@@ -101,4 +101,4 @@ class Chain:
 
 
 def _size(entries: Iterable[Entry]) -> int:
-    return sum(len(entry.data) for entry in entries)
+    return sum([len(entry.data) for entry in entries])

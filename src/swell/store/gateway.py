@@ -2,7 +2,8 @@
 
 A node that serves the slot executes; any other passes the request on to the slot's primary as a
 question of the overlay, once, and hands the answer back (SpiderCast 2.2: the access node acts as
-proxy). Every answer says who the primary is, so that a client goes there directly next time.
+proxy). An answer says who the primary is, unless that is the node which gives it, so that a client
+goes there directly next time.
 
 Invariants: every request is answered once, by its deadline; a request is passed on at most once
 and never repeated here, since only its client knows whether it may be; open requests are bounded
@@ -54,7 +55,7 @@ Check = Callable[[Access, bytes], str]
 
 _DATA = Plane.DATA
 _COMMAND = int(Read.COMMAND)
-_REDIRECT = Status.REDIRECT
+_DONE, _REDIRECT = Status.DONE, Status.REDIRECT
 
 
 class Store(Protocol):
@@ -105,10 +106,12 @@ class _Call:
 
     def settle(self, status: Status, body: bytes) -> None:
         """The store's answer."""
-        if status is _REDIRECT and not self.execute.hops:
+        if status is _DONE:
+            self.gateway.finish(self, Executed(self.execute.number, status, body))
+        elif status is _REDIRECT and not self.execute.hops:
             self.gateway.pass_on(self)
         else:
-            self.gateway.finish(self, status, body)
+            self.gateway.end(self, status, body)
 
 
 class _Backlog:
@@ -184,29 +187,31 @@ class Gateway:
     def _executed(self, execute: Execute, status: Status, body: bytes) -> Executed:
         return Executed(execute.number, status, body, self._store.primary(execute.slot))
 
-    def finish(
-        self, call: _Call, status: Status, body: bytes, primary: Contact | None = None
-    ) -> None:
-        """End a call, unless it has ended by its deadline."""
-        if call not in self._open:
-            self._host.counters["store-late-answer"] += 1
-            return
-        del self._open[call]
+    def end(self, call: _Call, status: Status, body: bytes, primary: Contact | None = None) -> None:
+        """End a call with an answer that says who the primary is."""
         execute = call.execute
         if primary is None:
             primary = self._store.primary(execute.slot)
-        call.done(Executed(execute.number, status, body, primary))
+        self.finish(call, Executed(execute.number, status, body, primary))
+
+    def finish(self, call: _Call, executed: Executed) -> None:
+        """End a call, unless it has ended by its deadline."""
+        if call in self._open:
+            del self._open[call]
+            call.done(executed)
+        else:
+            self._host.counters["store-late-answer"] += 1
 
     def pass_on(self, call: _Call) -> None:
         """To the slot's primary, by the overlay: one hop in the zone, at most three beyond."""
         overlay, execute = self._host.overlay, call.execute
         left_s = call.due_at - self._world.now()
         if overlay is None or left_s <= 0.0:
-            self.finish(call, Status.BUSY, b"this node has not joined yet")
+            self.end(call, Status.BUSY, b"this node has not joined yet")
             return
         primary = self._store.primary(execute.slot)
         if primary is None or primary.id == overlay.me.id:
-            self.finish(call, Status.REDIRECT, b"the slot has no primary at the moment")
+            self.end(call, Status.REDIRECT, b"the slot has no primary at the moment")
             return
         self._host.counters["store-passed-on"] += 1
         question = codec.encode(replace(execute, hops=1, deadline_s=left_s))
@@ -220,11 +225,11 @@ class Gateway:
                 executed = codec.decode(answer.payload)
                 if not isinstance(executed, Executed):
                     raise WireError("bad-body", "not an answer of the store")
-                self.finish(call, Status(executed.status), executed.body, executed.primary)
+                self.end(call, Status(executed.status), executed.body, executed.primary)
                 return
             except (WireError, ValueError):
                 self._host.counters["bad-answer"] += 1
-        self.finish(call, *_unanswered(call.execute))
+        self.end(call, *_unanswered(call.execute))
 
     def on_question(self, routed: Routed, body: bytes, reply: Callable[[bytes], None]) -> None:
         """Another node's gateway passes a request on to this node."""
@@ -248,7 +253,7 @@ class Gateway:
         now = self._world.now()
         for call in [call for call in self._open if call.due_at <= now]:
             self._host.counters["store-timeout"] += 1
-            self.finish(call, *_unanswered(call.execute))
+            self.end(call, *_unanswered(call.execute))
         for session in [session for session in self._backlogs if not session.open]:
             del self._backlogs[session]
         self._sweeping = False

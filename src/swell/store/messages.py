@@ -58,7 +58,8 @@ class Execute(Message, frozen=True):
 
 @message(81)
 class Executed(Message, frozen=True):
-    """`primary`: who serves the slot, as far as the answering node knows."""
+    """`primary`: who serves the slot, as far as the answering node knows; none with `DONE`: it
+    does."""
 
     number: int
     status: int

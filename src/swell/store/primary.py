@@ -248,7 +248,8 @@ class Primary:
             if follower is not None:
                 follower.progress_at = now
             return False
-        return now - follower.progress_at > SLOW_FACTOR * silence_s
+        since = max(follower.progress_at, self.replicator.waiting_since)
+        return now - since > SLOW_FACTOR * silence_s
 
     def _leave_out(self, lost: list[int], ready: list[Member], now: float) -> None:
         """Go on without the lost; with a learner in their place if too few are left."""

@@ -121,7 +121,14 @@ class Replica:
         """Entries up to `commit` are committed: apply them; what came of each, from the first that
         was not applied yet."""
         self._commit(commit)
-        return self._apply(self.commit)
+        sequence = self._applied
+        apply = self._state.apply
+        results: list[tuple[int, Status, bytes]] = []
+        for entry in self._unapplied(self.commit):
+            sequence += 1
+            status, body = apply(entry.data[PAYLOAD_AT:])
+            results.append((sequence, status, body))
+        return results
 
     def learn(self, commit: int) -> None:
         """Entries up to `commit` are committed: apply them some time."""
@@ -135,18 +142,18 @@ class Replica:
             if commit > self.matched:
                 self.matched = commit
 
-    def _apply(self, upto: int) -> list[tuple[int, Status, bytes]]:
+    def _apply(self, upto: int) -> None:
+        apply = self._state.apply
+        for entry in self._unapplied(upto):
+            apply(entry.data[PAYLOAD_AT:])
+
+    def _unapplied(self, upto: int) -> list[Entry]:
+        """The committed entries up to `upto` that the state lacks: whoever asks applies them."""
         applied = self._applied
         if upto <= applied:
             return []
-        results: list[tuple[int, Status, bytes]] = []
-        apply = self._state.apply
-        for entry in self.chain.between(applied, upto):
-            applied += 1
-            status, body = apply(entry.data[PAYLOAD_AT:])
-            results.append((applied, status, body))
         self._applied = upto
-        return results
+        return self.chain.between(applied, upto)
 
     def trim(self, pinned: int) -> None:
         """Forget old committed entries, except those behind `pinned` that somebody still needs."""

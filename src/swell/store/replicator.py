@@ -54,6 +54,8 @@ class Replicator:
         """How much of the log is durable here."""
         self.copies: dict[int, None] = {}
         """Followers that need the whole state."""
+        self.waiting_since = 0.0
+        """Nobody is late since earlier: before that everything was committed."""
         self._made: tuple[tuple[int, bytes, int, int], Run] | None = None
         """The newest run, and what it was made of: most often all followers get the same."""
 
@@ -94,19 +96,13 @@ class Replicator:
         store, replica = self._store, self.replica
         chain, slot, commit = replica.chain, replica.slot, replica.commit
         if chain.last == commit:
-            self._begin_waiting()
+            self.waiting_since = store.world.now()
         entry = entries.make(slot, self.record.epoch, chain.last + 1, chain.digest, payload)
         chain.append(entry)
         store.storage.append(entry, commit)
         store.turns.unsynced(self)
         store.peers.all_due(self.followers, slot)
         return entry
-
-    def _begin_waiting(self) -> None:
-        """Who had everything is late from now on, not since it last had something to do."""
-        now = self._store.world.now()
-        for follower in self.followers.values():
-            follower.progress_at = now
 
     def run(self, node: int) -> Run | None:
         """What `node` is to be sent now."""

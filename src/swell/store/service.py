@@ -14,6 +14,7 @@ from swell.overlay.contact import Contact
 from swell.overlay.messages import LinkKind
 from swell.overlay.sessions import Session, Sessions
 from swell.settings import StoreSettings
+from swell.store.candidate import Candidate
 from swell.store.copying import Copying
 from swell.store.leases import Leases
 from swell.store.listener import Listener, Nobody
@@ -48,7 +49,6 @@ from swell.store.turns import Turns
 from swell.store.upkeep import Upkeep
 from swell.wire import codec
 from swell.world import Plane, World
-
 
 _STALE = int(Read.STALE)
 
@@ -253,14 +253,15 @@ class Store:
     def _dump(self, slot: int) -> SlotImage:
         return self.replicas[slot].image()
 
+    def _role(self, slot: int) -> Primary | Candidate | None:
+        """What this node is in a slot, if it is not a member only."""
+        replica = self.replicas.get(slot)
+        return None if replica is None else replica.primary or replica.candidate
+
     def replicator(self, slot: int) -> Replicator | None:
         """Of a slot that this node is primary or candidate of."""
-        replica = self.replicas.get(slot)
-        if replica is None:
-            return None
-        if replica.primary is not None:
-            return replica.primary.replicator
-        return replica.candidate.replicator if replica.candidate is not None else None
+        role = self._role(slot)
+        return None if role is None else role.replicator
 
     def _on_record(self, slot: int, record: Record) -> None:
         """The registry has a newer record."""
@@ -277,13 +278,9 @@ class Store:
 
     def on_progress(self, slot: int) -> None:
         """More of a slot's log is durable somewhere."""
-        replica = self.replicas.get(slot)
-        if replica is None:
-            return
-        if replica.primary is not None:
-            replica.primary.on_progress()
-        elif replica.candidate is not None:
-            replica.candidate.on_progress()
+        role = self._role(slot)
+        if role is not None:
+            role.on_progress()
 
     # Looking around, for the parts.
 
@@ -344,11 +341,12 @@ class Store:
             return
         now = self.world.now()
         for slot, epoch, sequence in message.acks:
-            replicator = self.replicator(slot)
-            if replicator is None or replicator.record.epoch != epoch:
+            role = self._role(slot)
+            replicator = role.replicator if role is not None else None
+            if role is None or replicator is None or replicator.record.epoch != epoch:
                 continue
             if replicator.on_ack(node, sequence, now):
-                self.on_progress(slot)
+                role.on_progress()
 
     def _on_pulled(self, session: Session, message: Pulled) -> None:
         self.peers.speaker(session)

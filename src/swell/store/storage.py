@@ -22,7 +22,7 @@ from functools import partial
 
 from swell.journal import Journal
 from swell.journal.files import Step, run
-from swell.journal.journal import SEGMENT_BYTES_MAX
+from swell.journal.journal import SEGMENT_BYTES_MAX, Bytes
 from swell.journal.record import HEAD_BYTES
 from swell.store import recovery, slotfiles
 from swell.store.entry import Entry
@@ -208,7 +208,7 @@ class Storage:
             done = _nothing
         self._journal.sync(done)
 
-    def _write(self, record: bytes) -> int:
+    def _write(self, record: Bytes) -> int:
         """A record behind everything that was called so far; its index."""
         self._flush_entries()
         self._length += HEAD_BYTES + len(record)
