@@ -93,6 +93,7 @@ class Node:
         self._life = world.entropy(8)
         self._ledger = Ledger(config.settings.overlay.duplicate_window)
         self.sessions = Sessions(world, config.cluster, self.me, self._load, self.counters)
+        self.on_frame = self.sessions.on_frame
         settings = config.settings
         self.service = self._service()
         self.directory = DirectoryClient(
@@ -280,6 +281,3 @@ class Node:
         self.store.turns.soon()
         self.gateway.on_writable(link)
         self.delivery.on_writable(link)
-
-    def on_frame(self, link: Link, frame: bytes) -> None:
-        self.sessions.on_frame(link, frame)

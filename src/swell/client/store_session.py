@@ -90,6 +90,7 @@ class StoreSession:
         self._connecting: list[tuple[float, Callable[[SwellError | None], None]]] = []
         self._timer: Timer | None = None
         self._peers.sessions.handle(Executed, self.on_executed, (LinkKind.CLIENT,))
+        self.on_frame = self._peers.sessions.on_frame
 
     @property
     def peers(self) -> Peers:
@@ -394,9 +395,6 @@ class StoreSession:
         if peer is not None:
             peer.blocked = False
             self._flush(peer)
-
-    def on_frame(self, link: Link, frame: bytes) -> None:
-        self._peers.sessions.on_frame(link, frame)
 
     def stop(self) -> None:
         """End everything that is open, each with what is known about it."""

@@ -94,6 +94,7 @@ class ContainerSession:
         self._refused = refused
         self._current = current
         self.store = StoreSession(world, cluster, addresses, self._on_notice, token, "container")
+        self.on_frame = self.store.on_frame
         self.counters = self.store.counters
         self.load = Load(world, self.settings.score_s)
         sessions = self.store.peers.sessions
@@ -382,9 +383,6 @@ class ContainerSession:
             self.relay.children.flush(child)
         else:
             self.store.on_writable(link)
-
-    def on_frame(self, link: Link, frame: bytes) -> None:
-        self.store.on_frame(link, frame)
 
     def stop(self) -> None:
         self.attaching.stop()

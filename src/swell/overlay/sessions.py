@@ -173,8 +173,10 @@ class Sessions:
     ) -> None:
         """Give messages of this class to `function(session, message)`, on these sessions only."""
 
+        decode = codec.decoder(cls)
+
         def decoded(session: Session, frame: bytes) -> None:
-            function(session, codec.decode(frame))
+            function(session, decode(frame))
 
         self.handle_frames(cls.wire_type, decoded, kinds)  # type: ignore[attr-defined]
 

@@ -68,8 +68,10 @@ class Once:
         known = self.sessions.get(session)
         return known is not None and (number in known.results or number < known.lowest)
 
-    def of(self, session: int, lowest: int) -> Known:
-        """A session that is not expired; new if this is its first command here."""
+    def of(self, session: int, lowest: int) -> Known | None:
+        """A session, new if this is its first command here; None if it is expired."""
+        if session >> SECOND_SHIFT < self.horizon_s:
+            return None
         known = self.sessions.get(session)
         if known is None:
             known = self.sessions[session] = Known(lowest)

@@ -65,6 +65,7 @@ class Primary:
         self._under_way: dict[tuple[int, int], int] = {}
         """Session and number of an open command → its sequence."""
         self._reads: list[tuple[Execute, float, Done]] = []
+        self._inflight_max = store.settings.inflight_max
         self._successor = 0
         self._barred: dict[int, float] = {}
         self._sessions_due = 0.0
@@ -96,10 +97,6 @@ class Primary:
     def is_open(self, session: int, number: int) -> bool:
         """Whether a command is under way."""
         return (session, number) in self._under_way
-
-    @property
-    def _inflight_max(self) -> int:
-        return self._store.settings.inflight_max
 
     def read(self, request: Execute, done: Done) -> None:
         now = self._store.world.now()

@@ -129,17 +129,17 @@ class SlotState:
     def _command(
         self, session: int, number: int, lowest: int, service: int, body: bytes
     ) -> Outcome:
-        once = self._once
-        if once.is_expired(session):
+        known = self._once.of(session, lowest)
+        if known is None:
             return Status.UNKNOWN, EXPIRED
-        known = once.of(session, lowest)
         results = known.results
         kept = results.get(number)
         if kept is not None:
             return _unpacked(kept)
         if number < known.lowest:
             return Status.UNKNOWN, b""
-        known.rise(lowest if lowest < number else number)
+        if lowest > known.lowest:
+            known.rise(min(lowest, number))
         machine = self._machines.get(service)
         if machine is None:
             status, result = _REFUSED, _no_service(service)

@@ -27,8 +27,10 @@ COPIED_BYTES_MAX = 2048
 
 _pack_header = Struct(">IBB").pack
 
+Decode = Callable[[bytes], Any]
+
 _encoder = msgspec.msgpack.Encoder()
-_decoders: list[msgspec.msgpack.Decoder[Any] | None] = [None] * 256
+_decoders: list[Decode | None] = [None] * 256
 _types: list[type | None] = [None] * 256
 
 T = TypeVar("T")
@@ -44,11 +46,25 @@ def message(number: int) -> Callable[[type[T]], type[T]]:
     def register(cls: type[T]) -> type[T]:
         assert _types[number] is None, f"message number {number} is taken"
         _types[number] = cls
-        _decoders[number] = msgspec.msgpack.Decoder(cls)
+        _decoders[number] = _decoder(number, cls)
         cls.wire_type = number  # type: ignore[attr-defined]
         return cls
 
     return register
+
+
+def _decoder(number: int, cls: type) -> Decode:
+    decode_body: Callable[[Any], Any] = msgspec.msgpack.Decoder(cls).decode
+
+    def decode_frame(data: bytes) -> Any:
+        # Short ones are copied sooner than looked at in place.
+        short = len(data) < COPIED_BYTES_MAX
+        try:
+            return decode_body(data[HEADER_BYTES:] if short else memoryview(data)[HEADER_BYTES:])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+            raise WireError("bad-body", f"type {number}: {error}") from None
+
+    return decode_frame
 
 
 def encode(value: Any) -> bytes:
@@ -68,15 +84,17 @@ def decode(data: bytes) -> Any:
     """Decode one whole frame into its message; `WireError` for anything that is not one."""
     if len(data) < HEADER_BYTES:
         raise WireError("bad-body", "not a whole frame")
-    decoder = _decoders[data[TYPE_OFFSET]]
-    if decoder is None:
+    decode_body = _decoders[data[TYPE_OFFSET]]
+    if decode_body is None:
         raise WireError("unknown-type", f"type {data[TYPE_OFFSET]}")
-    # Short ones are copied sooner than looked at in place.
-    body = data[HEADER_BYTES:] if len(data) < COPIED_BYTES_MAX else memoryview(data)[HEADER_BYTES:]
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise WireError("bad-body", f"type {data[TYPE_OFFSET]}: {error}") from None
+    return decode_body(data)
+
+
+def decoder(cls: type) -> Decode:
+    """What decodes whole frames whose type is known to be this class's."""
+    found = _decoders[cls.wire_type]  # type: ignore[attr-defined]
+    assert found is not None
+    return found
 
 
 def known(number: int) -> bool:
