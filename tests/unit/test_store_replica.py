@@ -48,6 +48,7 @@ class Slot:
             body = b"%d" % number + b"x" * (size - 1)
             data = payload.encode_command(1 << 33, number, number, SERVICE, body)
             chain.append(entries.make(7, 1, number, chain.digest, data))
+        self.replica.matched = chain.last
 
 
 def test_a_member_applies_when_its_state_is_looked_at() -> None:

@@ -138,6 +138,8 @@ class Gateway:
         """Requests under way per client; clients without any are not listed."""
         self._backlogs: dict[Session, _Backlog] = {}
         self._sweeping = False
+        self._newest = 0
+        """The newest session whose commands were let through: older ones need no look at a clock."""
         host.sessions.handle(Execute, self.on_execute, (LinkKind.CLIENT,))
         host.sessions.handle(TableRequest, self.on_table_request, (LinkKind.CLIENT,))
 
@@ -177,11 +179,12 @@ class Gateway:
         if len(self._open) >= NODE_OPEN_MAX:
             self._host.counters["store-node-full"] += 1
             return self._executed(execute, Status.BUSY, b"too many requests are open at this node")
-        if execute.read == _COMMAND:
+        if execute.session > self._newest and execute.read == _COMMAND:
             latest_s = self._world.wall_us() // 1_000_000 + SESSION_AHEAD_S_MAX
             if opened_s(execute.session) > latest_s:
                 sentence = "the session's id lies in the future: begin it with the table's second"
                 return Executed(execute.number, Status.REFUSED, sentence.encode())
+            self._newest = execute.session
         return None
 
     def _executed(self, execute: Execute, status: Status, body: bytes) -> Executed:

@@ -166,8 +166,8 @@ class MemberSide:
         """The primary's commit point, as far as the entries are here."""
         if replica.commit < commit <= replica.matched:
             replica.learn(commit)
-            replica.trim(replica.commit)
-            self._store.storage.commit(replica.slot, replica.commit)
+            replica.trim(commit)
+            self._store.storage.commit(replica.slot, commit)
 
     def take_acks(self) -> list[tuple[Session, list[tuple[int, int, int]]]]:
         """What to say once the sync that begins now is done."""

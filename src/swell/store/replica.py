@@ -120,7 +120,8 @@ class Replica:
     def advance(self, commit: int) -> list[tuple[int, Status, bytes]]:
         """Entries up to `commit` are committed: apply them; what came of each, from the first that
         was not applied yet."""
-        self._commit(commit)
+        self.commit = max(self.commit, commit)
+        self.matched = max(self.matched, self.commit)
         sequence = self._applied
         apply = self._state.apply
         results: list[tuple[int, Status, bytes]] = []
@@ -131,16 +132,11 @@ class Replica:
         return results
 
     def learn(self, commit: int) -> None:
-        """Entries up to `commit` are committed: apply them some time."""
-        self._commit(commit)
-        if self.commit - self._applied > UNAPPLIED_MAX:
-            self._apply(self.commit)
-
-    def _commit(self, commit: int) -> None:
-        if commit > self.commit:
-            self.commit = commit
-            if commit > self.matched:
-                self.matched = commit
+        """Entries up to `commit`, which are here, are committed: apply them some time."""
+        assert self.commit <= commit <= self.matched, "committed, but not here"
+        self.commit = commit
+        if commit - self._applied > UNAPPLIED_MAX:
+            self._apply(commit)
 
     def _apply(self, upto: int) -> None:
         apply = self._state.apply
