@@ -139,7 +139,7 @@ class Gateway:
         self._backlogs: dict[Session, _Backlog] = {}
         self._sweeping = False
         self._newest = 0
-        """The newest session whose commands were let through: older ones need no look at a clock."""
+        """The newest session that was let through: older ones need no look at the clock."""
         host.sessions.handle(Execute, self.on_execute, (LinkKind.CLIENT,))
         host.sessions.handle(TableRequest, self.on_table_request, (LinkKind.CLIENT,))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
 
 from swell.errors import WireError
 
@@ -28,23 +27,14 @@ NOTHING = bytes([Kind.NOTHING])
 _COMMAND, _EXPIRE = int(Kind.COMMAND), int(Kind.EXPIRE)
 _command = Struct(">BQQQB")
 _expire = Struct(">BQ")
-_new = tuple.__new__
+_COMMAND_BYTES = _command.size
+_command_at = _command.unpack_from
 
+Command = tuple[int, int, int, int, bytes]
+"""A client's command: the session, the number in it, its lowest open number, service and body."""
 
-class Command(NamedTuple):
-    """A client's command: `number` of its `session`, whose open numbers begin at `lowest`."""
-
-    session: int
-    number: int
-    lowest: int
-    service: int
-    body: bytes
-
-
-class Expire(NamedTuple):
-    """Sessions that were opened before this second are forgotten."""
-
-    horizon_s: int
+Horizon = int
+"""Sessions that were opened before this second are forgotten."""
 
 
 def encode_command(session: int, number: int, lowest: int, service: int, body: bytes) -> bytes:
@@ -55,14 +45,16 @@ def encode_expire(horizon_s: int) -> bytes:
     return _expire.pack(Kind.EXPIRE, horizon_s)
 
 
-def decode(payload: bytes) -> Command | Expire | None:
-    """What a payload says, None for nothing; `WireError` if it is no payload."""
-    kind = payload[0] if payload else -1
-    if kind == _COMMAND and len(payload) >= _command.size:
-        _, session, number, lowest, service = _command.unpack_from(payload)
-        return _new(Command, (session, number, lowest, service, payload[_command.size :]))
-    if kind == _EXPIRE and len(payload) == _expire.size:
-        return Expire(_expire.unpack(payload)[1])
-    if payload == NOTHING:
+def decode(data: bytes, at: int = 0) -> Command | Horizon | None:
+    """What the payload that begins at `at` says, None for nothing; `WireError` if it is none."""
+    size = len(data) - at
+    kind = data[at] if size > 0 else -1
+    if kind == _COMMAND and size >= _COMMAND_BYTES:
+        _, session, number, lowest, service = _command_at(data, at)
+        return session, number, lowest, service, data[at + _COMMAND_BYTES :]
+    if kind == _EXPIRE and size == _expire.size:
+        horizon_s: int = _expire.unpack_from(data, at)[1]
+        return horizon_s
+    if data[at:] == NOTHING:
         return None
-    raise WireError("bad-payload", f"{len(payload)} bytes of kind {kind}")
+    raise WireError("bad-payload", f"{size} bytes of kind {kind}")

@@ -127,7 +127,7 @@ class Replica:
         results: list[tuple[int, Status, bytes]] = []
         for entry in self._unapplied(self.commit):
             sequence += 1
-            status, body = apply(entry.data[PAYLOAD_AT:])
+            status, body = apply(entry.data, PAYLOAD_AT)
             results.append((sequence, status, body))
         return results
 
@@ -141,7 +141,7 @@ class Replica:
     def _apply(self, upto: int) -> None:
         apply = self._state.apply
         for entry in self._unapplied(upto):
-            apply(entry.data[PAYLOAD_AT:])
+            apply(entry.data, PAYLOAD_AT)
 
     def _unapplied(self, upto: int) -> list[Entry]:
         """The committed entries up to `upto` that the state lacks: whoever asks applies them."""

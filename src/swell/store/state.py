@@ -16,7 +16,7 @@ from swell.store import payload as payloads
 from swell.store.messages import Status
 from swell.store.once import TOO_LONG, Once, opened_s
 from swell.store.parts import Parts
-from swell.store.payload import Command, Expire
+from swell.store.payload import Command
 
 RESULTS_BYTES_MAX = 16 * 1024
 """Longer results are not kept: a retry hears that the outcome is unknown. That of the longest step
@@ -114,21 +114,20 @@ class SlotState:
         """Whether a command was executed, or may have been."""
         return self._once.is_expired(session) or self._once.has(session, number)
 
-    def apply(self, payload: bytes) -> Outcome:
-        """Apply one committed payload; the same outcome on every replica."""
+    def apply(self, data: bytes, at: int = 0) -> Outcome:
+        """Apply one committed payload, which begins at `at`; the same outcome on every replica."""
         try:
-            what = payloads.decode(payload)
+            what = payloads.decode(data, at)
         except WireError as error:
             return _REFUSED, str(error).encode()
-        if what.__class__ is Command:
-            return self._command(*what)
-        if what.__class__ is Expire:
-            self._once.expire(what.horizon_s)
+        if isinstance(what, tuple):
+            return self._command(what)
+        if what is not None:
+            self._once.expire(what)
         return _DONE, b""
 
-    def _command(
-        self, session: int, number: int, lowest: int, service: int, body: bytes
-    ) -> Outcome:
+    def _command(self, command: Command) -> Outcome:
+        session, number, lowest, service, body = command
         known = self._once.of(session, lowest)
         if known is None:
             return Status.UNKNOWN, EXPIRED
