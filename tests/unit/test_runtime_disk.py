@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swell.runtime.disk import SPILL_BYTES, RuntimeDisk
-from swell.runtime.disk_writer import LOG_SYNCS, ROOM_BYTES
+from swell.runtime.disk import SHORT_S, SPILL_BYTES, RuntimeDisk
+from swell.runtime.disk_writer import LOG_SYNCS, ROOM_BYTES, Operation, Writer
 from swell.world import DiskError
 from tests.unit.runtime_toys import run, until
 
@@ -312,4 +313,42 @@ def test_names_stay_inside_the_directory(tmp_path: Path, file: str) -> None:
             with pytest.raises(AssertionError):
                 disk.append(file, b"x")
 
+    run(main)
+
+
+def test_short_syncs_are_done_by_the_loop_and_long_ones_by_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = lasting_s = 0.0
+    on_loop: list[bool] = []
+    write = Writer.run
+
+    def lasting(writer: Writer, group: Sequence[Operation]) -> Any:
+        nonlocal now_s
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        now_s += lasting_s
+        return write(writer, group)
+
+    async def syncs(disk: RuntimeDisk, count: int, each_s: float) -> list[bool]:
+        nonlocal lasting_s
+        lasting_s = each_s
+        on_loop.clear()
+        for _ in range(count):
+            done: list[Any] = []
+            disk.append("log", b"entry")
+            disk.sync("log", done.append)
+            await until(lambda done=done: bool(done))
+        return list(on_loop)
+
+    async def main() -> None:
+        async with disk_in(tmp_path) as disk:
+            first = await syncs(disk, 20, SHORT_S / 4)
+            assert (first[0], first[-1]) == (False, True)
+            assert await syncs(disk, 3, 20 * SHORT_S) == [True, False, False]
+            assert (await syncs(disk, 40, SHORT_S / 4))[-1] is True
+            assert await syncs(disk, 1, 4 * SHORT_S) == [True]
+            assert await syncs(disk, 1, SHORT_S / 4) == [True], "one that is late changes nothing"
+
+    monkeypatch.setattr(Writer, "run", lasting)
+    monkeypatch.setattr("swell.runtime.disk.perf_counter", lambda: now_s)
     run(main)

@@ -5,8 +5,8 @@ them with one system call; syncs of one file that queue up while another runs be
 take effect, and their `done` runs, in the order of submission.
 
 While syncs are short the loop does them itself, behind the frames that it has to send: handing one
-over and back takes longer than the disk. One that takes long sends the following ones to the thread
-again, until it has seen a few short ones.
+over and back takes longer than the disk. What counts is how long they take on average, of late: one
+that waited for the processor, not for the disk, changes nothing.
 
 A file whose write or sync failed stays failed: what the kernel then holds of it is unknown, so no
 later sync of that file ever reports success.
@@ -18,12 +18,12 @@ import asyncio
 import os
 import re
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Any
 
 from swell.runtime.disk_writer import GROUPED, Operation, Writer
@@ -36,8 +36,10 @@ QUEUED_BYTES_MAX = 256 * 1024 * 1024
 """Bytes waiting for the writer. Beyond this the disk counts as failed rather than eat memory."""
 
 SHORT_S = 0.002
-SHORT_IN_A_ROW = 4
-"""After so many syncs in a row that took less than this, the loop does them itself."""
+"""While syncs take less than this on average, the loop does them itself."""
+RECENT = 8
+"""About how many syncs the average is over; one counts for `LONGEST_S` at most."""
+LONGEST_S = 0.1
 
 LOOP_BYTES_MAX = 256 * 1024
 """What the loop writes itself at one time."""
@@ -61,8 +63,8 @@ class RuntimeDisk:
         self._queue: SimpleQueue[Operation] = SimpleQueue()
         self._with_thread = 0
         self._with_loop: deque[Operation] = deque()
-        self._short = 0
-        """Syncs in a row that were short."""
+        self._sync_s = 2 * SHORT_S
+        """How long a sync takes, on average of late."""
         self._writer = Writer(path)
         self._thread = threading.Thread(target=self._work, name=f"disk {path}", daemon=True)
         self._thread.start()
@@ -144,7 +146,7 @@ class RuntimeDisk:
     def _is_for_loop(self, operation: Operation) -> bool:
         return (
             operation.kind == "sync"
-            and self._short >= SHORT_IN_A_ROW
+            and self._sync_s < SHORT_S
             and not self._with_thread
             and len(operation.data) <= LOOP_BYTES_MAX
         )
@@ -156,9 +158,9 @@ class RuntimeDisk:
             group = [batch.popleft()]
             while batch and batch[0].file == group[0].file and self._is_for_loop(batch[0]):
                 group.append(batch.popleft())
-            began = time.perf_counter()
+            began = perf_counter()
             result = self._writer.run(group)
-            took_s = time.perf_counter() - began
+            took_s = perf_counter() - began
             self._with_thread += len(group)
             self._finish(group, result, took_s)
         for operation in batch:
@@ -185,9 +187,9 @@ class RuntimeDisk:
             if group[0].kind in GROUPED:
                 while batch and batch[0].file == group[0].file and batch[0].kind in GROUPED:
                     group.append(batch.popleft())
-            began = time.perf_counter()
+            began = perf_counter()
             result = self._writer.run(group)
-            took_s = time.perf_counter() - began
+            took_s = perf_counter() - began
             try:
                 self._loop.call_soon_threadsafe(self._finish, group, result, took_s)
             except RuntimeError:
@@ -196,7 +198,7 @@ class RuntimeDisk:
     def _finish(self, group: Sequence[Operation], result: Any, took_s: float) -> None:
         self._with_thread -= len(group)
         if group[0].kind == "sync":
-            self._short = self._short + 1 if took_s < SHORT_S else 0
+            self._sync_s += (min(took_s, LONGEST_S) - self._sync_s) / RECENT
         for operation in group:
             self._queued_bytes -= len(operation.data)
             if operation.done is not None:

@@ -95,7 +95,8 @@ class Watching:
 
     def is_behind(self, slot: int) -> bool:
         """Whether services of a slot have changed since it was looked at."""
-        machine, known = self._machine(slot), self._slots.get(slot)
+        known = self._slots.get(slot)
+        machine = self._machine(slot) if known is not None else None
         return machine is not None and known is not None and known.seen != machine.service_changes
 
     def _machine(self, slot: int) -> ConfigMachine | None:

@@ -121,9 +121,11 @@ class Following:
 
     def changed(self, slot: int) -> list[Feed]:
         """Those whose application has changed since this was last asked; all, the first time."""
-        machine = self.slots.served(slot, CONFIG_SERVICE)
         feeds = self._by_slot.get(slot)
-        if not isinstance(machine, ConfigMachine) or feeds is None:
+        if feeds is None:
+            return []
+        machine = self.slots.served(slot, CONFIG_SERVICE)
+        if not isinstance(machine, ConfigMachine):
             return []
         seen, self._seen[slot] = self._seen.get(slot), machine.changes
         if seen is None or seen > machine.changes:
