@@ -170,6 +170,12 @@ class World(Protocol):
 
     def emit(self, event: Event) -> None: ...
 
+    @property
+    def emit_record(self) -> Callable[[Event], None]:
+        """The shortest way for whoever has many records to emit: to be asked for once, where
+        `recording`."""
+        ...
+
     def halt(self, reason: str) -> None:
         """Stop this node now; no callback runs afterwards."""
         ...

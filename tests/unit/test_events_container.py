@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
@@ -15,7 +16,7 @@ from swell.config.bursts import open_burst
 from swell.config.splices import Splice
 from swell.container.documents import Update
 from swell.container.feed import Feed
-from swell.container.recording import FeedRecording
+from swell.container.recording import FeedRecording, look_again
 from swell.events import arrow
 from swell.events.records import Applied, Span
 from swell.events.rows import Collection
@@ -47,6 +48,10 @@ class Ledger:
 
     def emit(self, event: Any) -> None:
         self.applied.append(event)
+
+    @property
+    def emit_record(self) -> Callable[[Any], None]:
+        return self.emit
 
     @property
     def spans(self) -> list[Span]:
@@ -168,6 +173,24 @@ def test_feeds_of_one_container_write_a_version_once() -> None:
     assert [(span.first, span.version) for span in ledgers[0].spans] == [(1, 4)]
     assert [(span.first, span.version) for span in ledgers[1].spans] == [(5, 6)]
     assert ledgers[1].spans[0].base == ledgers[0].spans[0].id
+
+
+def test_a_feed_that_gets_a_sibling_writes_only_what_that_one_has_not() -> None:
+    application = edited(6)
+    feeds = [Feed(APP, (), 8, nothing, Counter(), frozenset()) for _ in range(2)]
+    together = feeds[:1]
+    ledger = record(feeds[0], together)
+    take(feeds[0], application.burst(KEY, 0, 2))
+    together.append(feeds[1])
+    other = record(feeds[1], together)
+    look_again(together)
+    take(feeds[1], application.burst(KEY, 0, 4))
+    take(feeds[0], application.burst(KEY, 2, 4))
+    assert [(span.first, span.version) for span in other.spans] == [(3, 4)]
+    together.remove(feeds[1])
+    look_again(together)
+    take(feeds[0], application.burst(KEY, 4, 6))
+    assert [(span.first, span.version) for span in ledger.spans] == [(1, 2), (5, 6)]
 
 
 def test_a_wrong_version_is_written_as_it_is() -> None:

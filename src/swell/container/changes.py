@@ -87,6 +87,8 @@ class ReadyBurst(msgspec.Struct, gc=False):
     ranges: tuple[Range, ...]
     spans: tuple[Spanned, ...] | None = None
     """By configuration, where somebody writes it down."""
+    only: Spanned | None = None
+    """If there is but one."""
 
 
 def has(document: Document, number: int, change: Ready) -> bool:

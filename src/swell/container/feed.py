@@ -155,8 +155,7 @@ class Feed:
         if made_ready.fetches and not self._have_fetched(made_ready.fetches):
             return False
         self.sealed_us = burst.sealed_us
-        if recording is not None:
-            recording.begin(self, burst, made_ready)
+        one = recording.begin(self, burst, made_ready) if recording is not None else None
         if made_ready.ranges:
             self._apply_ranges(made_ready.ranges)
         for number, changes in made_ready.steps:
@@ -176,7 +175,7 @@ class Feed:
                         continue
                 if not self._apply_with_care(change, number):
                     if recording is not None:
-                        recording.end(self, burst, at)
+                        recording.end(self, burst, at, one)
                     self._on_broken(name)
                     return False
         self.at = burst.upto
@@ -186,7 +185,7 @@ class Feed:
         if self.keep is not None:
             self.keep(self, burst, data)
         if recording is not None:
-            recording.end(self, burst, at)
+            recording.end(self, burst, at, one)
         return True
 
     def _apply_with_care(self, change: Ready, number: int) -> bool:

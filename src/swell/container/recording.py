@@ -27,58 +27,65 @@ SENDERS_MAX = 256
 
 class FeedRecording:
     """Of one feed. `peer`: who brings what is taken now. `siblings`: all feeds of its application
-    here: what several of them get is applied once, by the first."""
+    here: what several of them get is applied once, by the first. Whoever changes them calls `look`.
 
-    __slots__ = ("_before", "_one", "_senders", "_siblings", "_world", "peer")
+    A container is but one of thousands in its process, so the usual case looks at little: most of
+    what it costs is memory that nobody has touched since the last burst."""
+
+    __slots__ = ("_before", "_emit", "_plain", "_senders", "_siblings", "peer")
 
     def __init__(self, world: World, siblings: Sequence[Feed]) -> None:
         self.peer = ""
-        self._world = world
+        self._emit = world.emit_record
         self._siblings = siblings
         self._before: Sequence[tuple[Spanned, Document | None]] = ()
         """What a burst is about to change, and what is there."""
-        self._one: Spanned | None = None
-        """The same of one configuration that is where the burst begins, as nearly always. What is
-        there is not kept for this: it may be long, and is about to be replaced."""
         self._senders: dict[bytes, str] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Whether there is nobody beside it, and nothing that somebody else has brought."""
+        self._plain = len(self._siblings) == 1 and not self._senders
 
     def held(self, burst: Burst) -> None:
         """It is applied later, when others may bring something."""
         self._senders.setdefault(burst.id, self.peer)
         if len(self._senders) > SENDERS_MAX:
             del self._senders[next(iter(self._senders))]
+        self.look()
 
-    def begin(self, feed: Feed, burst: Burst, made_ready: ReadyBurst) -> None:
-        """A burst is about to be applied."""
+    def begin(self, feed: Feed, burst: Burst, made_ready: ReadyBurst) -> Spanned | None:
+        """A burst is about to be applied; what it is to be ended with. If all it changes is one
+        configuration that is where it begins, as nearly always, that is all there is to know."""
         spanned = made_ready.spans
         if spanned is None:
-            spanned = made_ready.spans = _spanned(burst, made_ready)
-        documents = feed.documents
-        if len(spanned) == 1 and not self._senders and len(self._siblings) == 1:
-            (one,) = spanned
+            spanned = _spanned(burst, made_ready)
+        one, documents = made_ready.only, feed.documents
+        if one is not None and self._plain:
             old = documents.get(one.name)
             if old is not None and old.id == one.base:
-                self._one = one
-                return
-        self._one = None
+                return one
         self._before = [(one, documents.get(one.name)) for one in spanned]
+        return None
 
-    def end(self, feed: Feed, burst: Burst, at: int) -> None:
+    def end(self, feed: Feed, burst: Burst, at: int, one: Spanned | None) -> None:
         """As much of it as fits has been applied, to somebody who was at step `at`."""
-        one = self._one
         if one is not None:
-            self._one = None
             if feed.documents[one.name].id == one.id:
+                emit = self._emit
                 for event in one.applied(self.peer):
-                    self._world.emit(event)
+                    emit(event)
                 return
             self._before = ((one, None),)  # none of its changes was there
         self._end(feed, burst, at)
 
     def _end(self, feed: Feed, burst: Burst, at: int) -> None:
         """Whatever it has done, to however many configurations."""
-        documents, emit = feed.documents, self._world.emit
-        peer = self._senders.pop(burst.id, self.peer) if self._senders else self.peer
+        documents, emit = feed.documents, self._emit
+        peer = self.peer
+        if self._senders:
+            peer = self._senders.pop(burst.id, peer)
+            self.look()
         joins, alone = at <= burst.after, len(self._siblings) == 1
         before, self._before = self._before, ()
         for one, old in before:
@@ -109,13 +116,23 @@ class FeedRecording:
         return kept
 
 
+def look_again(siblings: Iterable[Feed]) -> None:
+    """There is one more of them, or one less."""
+    for feed in siblings:
+        if feed.recording is not None:
+            feed.recording.look()
+
+
 def _spanned(burst: Burst, made_ready: ReadyBurst) -> tuple[Spanned, ...]:
-    """What a burst does to each configuration; made once per process."""
+    """What a burst does to each configuration; made once per process, and kept with it."""
     changes: dict[str, list[tuple[int, Ready]]] = {}
     for number, several in made_ready.steps:
         for change in several:
             changes.setdefault(change.name, []).append((number, change))
-    return tuple(_spanned_one(burst, name, changed) for name, changed in changes.items())
+    spanned = tuple(_spanned_one(burst, name, changed) for name, changed in changes.items())
+    made_ready.spans = spanned
+    made_ready.only = spanned[0] if len(spanned) == 1 else None
+    return spanned
 
 
 def _spanned_one(burst: Burst, name: str, changes: list[tuple[int, Ready]]) -> Spanned:

@@ -23,7 +23,7 @@ from swell.container.feed import Feed
 from swell.container.fetching import Fetches
 from swell.container.load import Load
 from swell.container.receipts import Receipts, Target
-from swell.container.recording import FeedRecording
+from swell.container.recording import FeedRecording, look_again
 from swell.container.relay import Relay
 from swell.container.siblings import Siblings
 from swell.container.snapshot import Snapshot
@@ -156,6 +156,7 @@ class ContainerSession:
         siblings.append(feed)
         if self.world.recording:
             feed.recording = FeedRecording(self.world, siblings)
+            look_again(siblings)
         if self.ready:
             self._begin(attachment)
         return feed
@@ -164,7 +165,9 @@ class ContainerSession:
         attachment = self.attaching.all.get(feed.key)
         if attachment is not None:
             self.attaching.remove(attachment)
-            self._by_application[feed.application].remove(feed)
+            siblings = self._by_application[feed.application]
+            siblings.remove(feed)
+            look_again(siblings)
             self._fetches.forget(feed)
             feed.end()
             if self.snapshot is not None:

@@ -21,11 +21,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from time import CLOCK_BOOTTIME, clock_gettime_ns, time_ns
 from typing import Protocol
 
 import structlog
 
 from swell.errors import ConfigurationError
+from swell.events import Event
 from swell.events.rows import Collection, Life, Piles, Recorder, event_count, row_count
 from swell.settings import EventSettings
 
@@ -40,6 +42,15 @@ QUEUE_FULL = "queue-full"
 BUG = "handler-error"
 LOST = "events-lost"
 """Counters of what was dropped are called `events-lost-REASON`."""
+
+
+class RuntimeRecorder(Recorder):
+    """Takes the events of one life when they occur."""
+
+    __slots__ = ()
+
+    def emit(self, event: Event) -> None:
+        self.take(time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event)
 
 
 class Files(Protocol):
@@ -78,9 +89,9 @@ class EventLog:
         self._thread = threading.Thread(target=self._work, name=f"{name}-events", daemon=True)
         self._thread.start()
 
-    def recorder(self, life: Life) -> Recorder:
+    def recorder(self, life: Life) -> RuntimeRecorder:
         """For one world."""
-        return Recorder(self._collection, life)
+        return RuntimeRecorder(self._collection, life)
 
     # On the loop's thread.
 

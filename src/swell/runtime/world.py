@@ -25,7 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
-from time import CLOCK_BOOTTIME, clock_gettime_ns, time_ns
+from time import CLOCK_BOOTTIME, time_ns
 from typing import Any
 
 import msgspec
@@ -33,9 +33,9 @@ import msgspec
 from swell.errors import UnavailableError
 from swell.events import Event
 from swell.events.records import LifeEnded, Record
-from swell.events.rows import Recorder
 from swell.ids import check_name
 from swell.runtime.disk import RuntimeDisk
+from swell.runtime.event_log import RuntimeRecorder
 from swell.runtime.health import check_health
 from swell.runtime.identity import LOCAL_CLUSTER, DataDirectory
 from swell.runtime.link import RuntimeLink
@@ -107,7 +107,7 @@ class RuntimeWorld:
             self.disk = self._files = RuntimeDisk(self._directory.files, self.loop, self.guard)
         self._node: Node | None = None
         self._sink = sink
-        self._recorder: Recorder | None = None
+        self._recorder: RuntimeRecorder | None = None
         self.recording = False
         self._links: dict[RuntimeLink, None] = {}
         self._no_links = asyncio.Event()
@@ -256,7 +256,7 @@ class RuntimeWorld:
     def resources(self) -> Resources:
         return machine_resources()
 
-    def record(self, recorder: Recorder) -> None:
+    def record(self, recorder: RuntimeRecorder) -> None:
         """Write API events down from now on; before the world is started."""
         assert self._node is None, "what has begun is not recorded from the beginning"
         self._recorder = recorder
@@ -265,13 +265,17 @@ class RuntimeWorld:
     def emit(self, event: Event) -> None:
         recorder = self._recorder
         if recorder is not None:
-            recorder.take(time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event)
+            recorder.emit(event)
             if isinstance(event, Record):
                 return  # for the files alone: there are too many for a log
         if self._sink is not None:
             self._sink(self.now(), event)
         if self._logged is None or type(event) in self._logged:
             log_event(self.log, event)
+
+    @property
+    def emit_record(self) -> Callable[[Event], None]:
+        return self._recorder.emit if self._recorder is not None else self.emit
 
     # What the parts of this world use.
 

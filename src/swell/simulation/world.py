@@ -181,6 +181,10 @@ class SimWorld:
         for subscriber in simulation.subscribers:
             subscriber(simulation.time_s, self.name, event)
 
+    @property
+    def emit_record(self) -> Callable[[Event], None]:
+        return self.emit
+
     def halt(self, reason: str) -> None:
         if self.gate != DEAD:
             if self.recording:
