@@ -33,7 +33,8 @@ class Dht:
 
     async def put(self, key: str, value: bytes, *, deadline_s: float | None = None) -> None:
         """Insert or replace."""
-        truth_of(await self._run(operations.put(key, value), deadline_s))
+        place, read, body = operations.put(key, value)
+        truth_of((await self._call(DHT_SERVICE, place, read, body, deadline_s)).body)
 
     async def put_and_retrieve(
         self, key: str, value: bytes, *, deadline_s: float | None = None
@@ -46,7 +47,8 @@ class Dht:
     ) -> bytes | None:
         """What the key holds, None if nothing. `stale` allows an answer that may be behind, from
         any member, also while the slot has no primary."""
-        return value_of(await self._run(operations.get(key, stale), deadline_s))
+        place, read, body = operations.get(key, stale)
+        return value_of((await self._call(DHT_SERVICE, place, read, body, deadline_s)).body)
 
     async def read(
         self, key: str, *, stale: bool = False, deadline_s: float | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from swell.errors import OutcomeUnknownError, SwellError, UnavailableError
 from swell.store.messages import Read
 
@@ -34,48 +36,31 @@ class Answer(NamedTuple):
 Done = Callable[[Answer | SwellError], None]
 
 
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """An operation under way. Its number stays the same however often it is sent."""
 
-    __slots__ = (
-        "answers_seen", "avoid", "body", "busy", "deadline_s", "done", "due_at", "number", "peer",
-        "place", "read", "redirects", "renewed", "retry_s", "service", "session",
-        "uncertain", "wake_at",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        number: int,
-        service: int,
-        place: int,
-        read: int,
-        body: bytes,
-        deadline_s: float,
-        due_at: float,
-        done: Done,
-    ) -> None:
-        self.number = number
-        self.service = service
-        self.place = place
-        self.read = read
-        self.body = body
-        self.deadline_s = deadline_s
-        self.due_at = due_at
-        self.wake_at = due_at
-        """When to look at it again: no answer, time to try again, or the deadline."""
-        self.done = done
-        self.session = 0
-        """Of which session the number is; 0 until it is first sent."""
-        self.peer: Peer | None = None
-        """Where it is; None while it waits for a better moment."""
-        self.avoid: Peer | None = None
-        self.uncertain = 0
-        """Attempts of which we do not know that they were not executed."""
-        self.retry_s = RETRY_S
-        self.busy = 0
-        self.redirects = 0
-        self.renewed = False
-        self.answers_seen = 0
+    number: int
+    service: int
+    place: int
+    read: int
+    body: bytes
+    deadline_s: float
+    due_at: float
+    done: Done
+    wake_at: float
+    """When to look at it again: no answer, time to try again, or the deadline."""
+    session: int = 0
+    """Of which session the number is; 0 until it is first sent."""
+    peer: Peer | None = None
+    """Where it is; None while it waits for a better moment."""
+    avoid: Peer | None = None
+    uncertain: int = 0
+    """Attempts of which we do not know that they were not executed."""
+    retry_s: float = RETRY_S
+    busy: int = 0
+    redirects: int = 0
+    renewed: bool = False
+    answers_seen: int = 0
 
     def expired(self) -> SwellError:
         """What the deadline means for it."""

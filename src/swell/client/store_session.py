@@ -137,7 +137,8 @@ class StoreSession:
             return
         now = world.now()
         number = self._numbers.next()
-        pending = Pending(number, service, place, read, body, deadline_s, now + deadline_s, done)
+        due_at = now + deadline_s
+        pending = Pending(number, service, place, read, body, deadline_s, due_at, done, due_at)
         self._open[number] = pending
         if self._timer is None:
             self._tick_later()
@@ -204,8 +205,8 @@ class StoreSession:
 
     def _arm(self, pending: Pending, now: float, delay_s: float) -> None:
         """Look at it again after about this time."""
-        wake_at = now + delay_s * (0.75 + 0.5 * self._world.rng.random())
-        pending.wake_at = min(wake_at, pending.due_at)
+        wake_at, due_at = now + delay_s * (0.75 + 0.5 * self._world.rng.random()), pending.due_at
+        pending.wake_at = wake_at if wake_at < due_at else due_at
 
     # Answers.
 

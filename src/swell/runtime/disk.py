@@ -70,17 +70,21 @@ class RuntimeDisk:
         self._thread.start()
 
     def append(self, file: str, data: bytes) -> None:
-        _check_file(file)
+        size = self._sizes.get(file)
+        if size is None:
+            _check_file(file)
+            size = 0
         self._buffers.setdefault(file, []).append(data)
         buffered_bytes = self._buffered_bytes.get(file, 0) + len(data)
         self._buffered_bytes[file] = buffered_bytes
-        self._sizes[file] = self._sizes.get(file, 0) + len(data)
+        self._sizes[file] = size + len(data)
         if buffered_bytes > SPILL_BYTES:
             self._submit(Operation("write", file, self._take(file)))
 
     def sync(self, file: str, done: Callable[[DiskError | None], None]) -> None:
-        _check_file(file)
-        self._sizes.setdefault(file, 0)
+        if file not in self._sizes:
+            _check_file(file)
+            self._sizes[file] = 0
         self._submit(Operation("sync", file, self._take(file), done))
 
     def read(

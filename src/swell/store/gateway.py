@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from swell.errors import SwellError, WireError
@@ -93,16 +94,13 @@ class Host(Protocol):
     def overlay(self) -> Overlay | None: ...
 
 
-class _Call:
+class _Call(msgspec.Struct, eq=False):
     """One request under way. It ends once; what comes later is dropped."""
 
-    __slots__ = ("done", "due_at", "execute", "gateway")
-
-    def __init__(self, gateway: Gateway, execute: Execute, due_at: float, done: Done) -> None:
-        self.gateway = gateway
-        self.execute = execute
-        self.due_at = due_at
-        self.done = done
+    gateway: Gateway
+    execute: Execute
+    due_at: float
+    done: Done
 
     def settle(self, status: Status, body: bytes) -> None:
         """The store's answer."""

@@ -253,14 +253,14 @@ class Store:
     def _dump(self, slot: int) -> SlotImage:
         return self.replicas[slot].image()
 
-    def _role(self, slot: int) -> Primary | Candidate | None:
+    def role(self, slot: int) -> Primary | Candidate | None:
         """What this node is in a slot, if it is not a member only."""
         replica = self.replicas.get(slot)
         return None if replica is None else replica.primary or replica.candidate
 
     def replicator(self, slot: int) -> Replicator | None:
         """Of a slot that this node is primary or candidate of."""
-        role = self._role(slot)
+        role = self.role(slot)
         return None if role is None else role.replicator
 
     def _on_record(self, slot: int, record: Record) -> None:
@@ -278,7 +278,7 @@ class Store:
 
     def on_progress(self, slot: int) -> None:
         """More of a slot's log is durable somewhere."""
-        role = self._role(slot)
+        role = self.role(slot)
         if role is not None:
             role.on_progress()
 
@@ -341,7 +341,7 @@ class Store:
             return
         now = self.world.now()
         for slot, epoch, sequence in message.acks:
-            role = self._role(slot)
+            role = self.role(slot)
             replicator = role.replicator if role is not None else None
             if role is None or replicator is None or replicator.record.epoch != epoch:
                 continue

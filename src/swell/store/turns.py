@@ -76,9 +76,10 @@ class Turns:
             for session, listed in acks:
                 store.member.acknowledge(session, listed)
             for replicator, last in appended:
-                if store.replicator(replicator.replica.slot) is replicator:
+                role = store.role(replicator.replica.slot)
+                if role is not None and role.replicator is replicator:
                     replicator.on_durable(last)
-                    store.on_progress(replicator.replica.slot)
+                    role.on_progress()
             for action in actions:
                 action()
 
