@@ -44,8 +44,8 @@ class Branch:
     `delivered`, `applied`: the steps that all of them have reached, as complete receipts said."""
 
     __slots__ = (
-        "_floors", "_frame", "_names", "_places", "applied", "delivered", "digest", "lists",
-        "members", "relay", "secrets", "since", "thinned",
+        "_floors", "_frame", "_names", "_places", "applied", "delivered", "digest", "highest",
+        "lists", "members", "relay", "secrets", "since", "thinned",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,8 @@ class Branch:
         self.thinned = False
         """Somebody has left it."""
         self._floors = self._lowest(1), self._lowest(2)
+        self.highest = max(member.applied for member in self.members)
+        """No member is known to have applied more than this and `applied`."""
         self._frame = b""
         self._names: tuple[str, ...] = ()
 

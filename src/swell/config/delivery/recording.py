@@ -8,7 +8,6 @@ where nobody records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from swell.config.delivery.following import Slots
@@ -28,7 +27,6 @@ ASKED_FOR = "asked for"
 REPLACED = "replaced"
 
 _APPLIED = int(Level.APPLIED)
-_applied = attrgetter("applied")
 
 
 class Recording:
@@ -72,7 +70,7 @@ class Recording:
         """The same of everybody in a branch that nobody has left."""
         if self._world.recording and level == _APPLIED:
             feed, members = branch.relay.feed, branch.members
-            if branch.applied < upto and max(map(_applied, members)) < upto:
+            if branch.applied < upto and branch.highest < upto:
                 self._acknowledged(feed, branch.names, after, upto)
             else:
                 self.acknowledged(feed, members, after, upto, level)

@@ -169,7 +169,15 @@ class Member:
         if upto > self.delivered:
             self.delivered, self.since, self.by = upto, now, by
         if level == _APPLIED and upto > self.applied:
-            self.applied, self.since = upto, now
+            self.since = now
+            self.raise_applied(upto)
+
+    def raise_applied(self, upto: int) -> None:
+        """All up to a step is applied there, whatever is known of others."""
+        if upto > self.applied:
+            self.applied = upto
+            if self.branch is not None:
+                self.branch.highest = max(self.branch.highest, upto)
 
     def reject(self, rejection: Rejection) -> None:
         """Its application has refused a step; what came later it may have applied."""

@@ -191,7 +191,7 @@ class Subscribing:
         if message.complete_at > message.step > 0:
             feed.note_part(message.step)
         self._begin(member, message.step)
-        member.applied = max(member.applied, min(message.applied, message.step))
+        member.raise_applied(min(message.applied, message.step))
         return member
 
     def _come_back(self, container: Container) -> None:
