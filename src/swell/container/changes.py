@@ -63,7 +63,8 @@ class Spanned(msgspec.Struct, gc=False):
     id: bytes
     """After the last of them."""
     spans: tuple[Span, ...]
-    _applied: dict[str, tuple[Applied, ...]] = {}
+    written: dict[str, tuple[Applied, ...]] = {}
+    """What was asked of `applied` before."""
 
     def is_new_to(self, before: Document) -> bool:
         """Whether not even the first change was there."""
@@ -72,9 +73,9 @@ class Spanned(msgspec.Struct, gc=False):
 
     def applied(self, peer: str) -> tuple[Applied, ...]:
         """What everybody writes down whom this peer brings it to."""
-        known = self._applied.get(peer)
+        known = self.written.get(peer)
         if known is None:
-            known = self._applied[peer] = tuple(Applied(span, peer) for span in self.spans)
+            known = self.written[peer] = tuple(Applied(span, peer) for span in self.spans)
         return known
 
 

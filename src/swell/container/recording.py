@@ -72,8 +72,8 @@ class FeedRecording:
         """As much of it as fits has been applied, to somebody who was at step `at`."""
         if one is not None:
             if feed.documents[one.name].id == one.id:
-                emit = self._emit
-                for event in one.applied(self.peer):
+                emit, peer = self._emit, self.peer
+                for event in one.written.get(peer) or one.applied(peer):
                     emit(event)
                 return
             self._before = ((one, None),)  # none of its changes was there

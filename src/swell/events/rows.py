@@ -156,7 +156,7 @@ FORMS: dict[type[Event], Form] = {
 }
 """Events that are not here are not written down."""
 
-_pack = Struct("=qqqq").pack
+pack_numbers = Struct("=qqqq").pack
 """The numbers of one event, as `Pile.numbers` has them."""
 
 
@@ -180,7 +180,7 @@ Piles = dict[type[Event], Pile]
 class _Sort:
     """One type of events: its pile, and what is peculiar about its rows."""
 
-    __slots__ = ("listed", "pile", "tells")
+    __slots__ = ("listed", "pile", "plain", "tells")
 
     def __init__(self, event: type[Event], form: Form, lives: Sequence[Life]) -> None:
         self.pile = Pile(lives)
@@ -188,6 +188,8 @@ class _Sort:
         """The field that lists a value per row; empty: there is one row."""
         self.tells = event in (Started, LifeBegan)
         """Whether it says something about its life."""
+        self.plain = not self.listed and not self.tells
+        """One row, and nothing else to see to."""
 
 
 class Collection:
@@ -240,7 +242,7 @@ class Recorder:
             self.life = self.life.after(event)
             self._number = self._collection.number(self.life)
         pile = sort.pile
-        pile.numbers += _pack(self._number, first, wall_ns, mono_ns)
+        pile.numbers += pack_numbers(self._number, first, wall_ns, mono_ns)
         events = pile.events
         events.append(event)
         if len(events) >= self._collection.events_max:

@@ -28,7 +28,15 @@ import structlog
 
 from swell.errors import ConfigurationError
 from swell.events import Event
-from swell.events.rows import Collection, Life, Piles, Recorder, event_count, row_count
+from swell.events.rows import (
+    Collection,
+    Life,
+    Piles,
+    Recorder,
+    event_count,
+    pack_numbers,
+    row_count,
+)
 from swell.settings import EventSettings
 
 BATCH_EVENTS = 16_384
@@ -50,7 +58,19 @@ class RuntimeRecorder(Recorder):
     __slots__ = ()
 
     def emit(self, event: Event) -> None:
-        self.take(time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event)
+        sort = self._sorts.get(type(event))
+        if sort is not None and sort.plain:  # as most: `take`, without the call
+            first = self._next
+            self._next = first + 1
+            pile = sort.pile
+            pile.numbers += pack_numbers(
+                self._number, first, time_ns(), clock_gettime_ns(CLOCK_BOOTTIME)
+            )
+            pile.events.append(event)
+            if len(pile.events) >= self._collection.events_max:
+                self._collection.on_full(type(event))
+        else:
+            self.take(time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event)
 
 
 class Files(Protocol):
