@@ -62,7 +62,7 @@ class Plan(NamedTuple):
     after_kill_s: float
 
 
-FULL = Plan(rounds=3, warm_up_s=1.0, seconds=5.0, before_kill_s=3.0, after_kill_s=15.0)
+FULL = Plan(rounds=5, warm_up_s=0.6, seconds=3.0, before_kill_s=3.0, after_kill_s=15.0)
 QUICK = Plan(rounds=2, warm_up_s=0.3, seconds=1.5, before_kill_s=1.0, after_kill_s=8.0)
 
 
