@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +81,23 @@ def _sides(spark: SparkSession, log: Path, settings: AuditSettings) -> tuple[Dat
     """Expected deliveries and apply rows, with the transforms of the audit. As in DuckDB's query,
     clocks that are off, and names that might share a number, are not looked at."""
     rows = timed(logs.read(spark, str(log)).events)
-    in_step = rows.select("run", "node", f.lit(0).alias("own_offset_us")).where(f.lit(False))
-    ends = log_ends(rows.withColumnRenamed("at_us", "last_us"), settings)
-    subscribed = settled(subscriptions(rows, ends, in_step))
-    followers = f.broadcast(subscribed).withColumn("process", process_key(0, "container"))
-    versions = stored(rows).withColumn("configuration", configuration_key(0))
-    spread = versions.repartition(4 * spark.sparkContext.defaultParallelism)
-    wanted = interested(spread, followers, settings.sla_us)
-    keys = {"process": process_key(0), "configuration": configuration_key(0)}
-    came = of_configurations(rows, Kind.APPLY).withColumns(keys)
+
+    def followers() -> DataFrame:
+        in_step = rows.select("run", "node", f.lit(0).alias("own_offset_us")).where(f.lit(False))
+        ends = log_ends(rows.withColumnRenamed("at_us", "last_us"), settings)
+        subscribed = settled(subscriptions(rows, ends, in_step))
+        return f.broadcast(subscribed).withColumn("process", process_key(0, "container"))
+
+    with ThreadPoolExecutor(1) as pool:  # as in the audit, what is small is computed beside
+        found = pool.submit(followers)
+        versions = stored(rows).withColumn("configuration", configuration_key(0))
+        spread = versions.repartition(4 * spark.sparkContext.defaultParallelism)
+        keys = {"process": process_key(0), "configuration": configuration_key(0)}
+        came = of_configurations(rows, Kind.APPLY).withColumns(keys)
+        came = came.select(*PAIR, "sequence", "at_us")
+    wanted = interested(spread, found.result(), settings.sla_us)
     # In this log no container has two patterns, so nothing is expected twice.
-    return wanted.select(*PAIR, "version", "at_us"), came.select(*PAIR, "sequence", "at_us")
+    return wanted.select(*PAIR, "version", "at_us"), came
 
 
 def read_source(spark: SparkSession, log: Path) -> int:
