@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from swell.events.schema import Kind
 from swell.lab.pipeline_duckdb_monitor import COLUMNS
 from swell.pipeline import audit, latency, logs
 from swell.pipeline.audit import AuditResult, settled
 from swell.pipeline.audit_interest import interested, subscriptions
-from swell.pipeline.audit_keys import PAIR, configuration_key, process_key
-from swell.pipeline.audit_rows import log_ends, of_configurations, stored, timed
+from swell.pipeline.audit_keys import process_key
+from swell.pipeline.audit_rows import log_ends, timed
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.jobs import Topics, topics_of
 from swell.pipeline.monitor import WINDOW_S
@@ -27,6 +26,27 @@ FINDING = ("run", "verdict", "application", "name", "who", "first", "last", "nod
 BY = ("application", "site", "name")
 READ = ("run", "at", "node", "application", "name", "sequence", "kind")
 """Columns that are read through `format("swell")`."""
+
+
+VERSIONS = """
+SELECT run, application, name, xxhash64(run, application, name, sequence) AS version,
+       min(at_us) AS at_us
+FROM (
+    SELECT /*+ REPARTITION({parts}, run, application, name, sequence) */ * FROM {rows}
+    WHERE kind = 'store' AND application IS NOT NULL
+)
+GROUP BY run, application, name, sequence
+"""
+JOIN = """
+SELECT /*+ SHUFFLE_HASH(a) */ count(*)
+FROM {expected} AS e {kind} JOIN (
+    SELECT xxhash64(0, run, node) AS process, xxhash64(run, application, name, sequence) AS version,
+           at_us
+    FROM {rows} WHERE kind = 'apply' AND application IS NOT NULL
+) AS a
+ON a.process = e.process AND a.version = e.version AND {when}
+"""
+"""Names are numbers, as in the audit: two for a delivery, its container and its version."""
 
 
 def run_audit(spark: SparkSession, log: Path, settings: AuditSettings) -> AuditResult:
@@ -58,46 +78,36 @@ def topics(found: Topics) -> pa.Table:
 
 def unreceived(spark: SparkSession, log: Path, settings: AuditSettings) -> int:
     """Expected deliveries without a row of that version: an anti-join."""
-    expected, came = _sides(spark, log, settings)
-    return expected.join(came.hint("shuffle_hash"), _same(expected, came), "left_anti").count()
+    return _joined(spark, log, settings, "LEFT ANTI", "true")
 
 
 def in_time(spark: SparkSession, log: Path, settings: AuditSettings) -> int:
     """Expected deliveries with a row of that version within the SLA: a join by range."""
-    expected, came = _sides(spark, log, settings)
-    after_us = came["at_us"] - expected["at_us"]
-    soon = (after_us >= 0) & (after_us <= settings.sla_us)
-    return expected.join(came.hint("shuffle_hash"), _same(expected, came) & soon, "inner").count()
+    soon = f"a.at_us - e.at_us BETWEEN 0 AND {settings.sla_us}"
+    return _joined(spark, log, settings, "INNER", soon)
 
 
-def _same(expected: DataFrame, came: DataFrame) -> Column:
-    same = came["sequence"] == expected["version"]
-    for name in PAIR:
-        same = same & (came[name] == expected[name])
-    return same
-
-
-def _sides(spark: SparkSession, log: Path, settings: AuditSettings) -> tuple[DataFrame, DataFrame]:
-    """Expected deliveries and apply rows, with the transforms of the audit. As in DuckDB's query,
-    clocks that are off, and names that might share a number, are not looked at."""
+def _joined(spark: SparkSession, log: Path, settings: AuditSettings, kind: str, when: str) -> int:
+    """How many rows a join of expected deliveries with apply rows has. As in DuckDB's query, clocks
+    that are off, and names that might share a number, are not looked at."""
     rows = timed(logs.read(spark, str(log)).events)
 
     def followers() -> DataFrame:
-        in_step = rows.select("run", "node", f.lit(0).alias("own_offset_us")).where(f.lit(False))
+        in_step = spark.sql("SELECT run, node, 0 AS own_offset_us FROM {rows} LIMIT 0", rows=rows)
         ends = log_ends(rows.withColumnRenamed("at_us", "last_us"), settings)
         subscribed = settled(subscriptions(rows, ends, in_step))
-        return f.broadcast(subscribed).withColumn("process", process_key(0, "container"))
+        return f.broadcast(subscribed.withColumn("process", process_key(0, "container")))
 
     with ThreadPoolExecutor(1) as pool:  # as in the audit, what is small is computed beside
         found = pool.submit(followers)
-        versions = stored(rows).withColumn("configuration", configuration_key(0))
-        spread = versions.repartition(4 * spark.sparkContext.defaultParallelism)
-        keys = {"process": process_key(0), "configuration": configuration_key(0)}
-        came = of_configurations(rows, Kind.APPLY).withColumns(keys)
-        came = came.select(*PAIR, "sequence", "at_us")
-    wanted = interested(spread, found.result(), settings.sla_us)
+        parts = 4 * spark.sparkContext.defaultParallelism
+        versions = spark.sql(VERSIONS.format(parts=parts, rows="{rows}"), rows=rows)
     # In this log no container has two patterns, so nothing is expected twice.
-    return wanted.select(*PAIR, "version", "at_us"), came
+    expected = interested(versions, found.result(), settings.sla_us)
+    query = JOIN.format(kind=kind, when=when, expected="{expected}", rows="{rows}")
+    row = spark.sql(query, expected=expected, rows=rows).first()
+    assert row is not None
+    return int(row[0])
 
 
 def read_source(spark: SparkSession, log: Path) -> int:

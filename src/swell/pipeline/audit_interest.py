@@ -2,105 +2,97 @@
 
 The patterns are those of `swell.config.delivery.interest`: nothing or `*` for everything, a prefix
 with `*`, a name. What is reserved must be asked for: by a pattern that begins with `@`.
+
+Both rules are one text each: a column that is put together in Python is a call to Java for each of
+its parts, and on a short log those calls would take as long as the work.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame
 
 from swell.config.delivery.interest import WILDCARD
 from swell.config.names import RESERVED
-from swell.events.schema import Kind
-from swell.pipeline.audit_rows import ACROSS, of_configurations, of_kind, subject
 
-SUBSCRIPTION = ("run", "application", "container", "pattern")
+_SUBSCRIPTIONS = """
+WITH marks AS (
+    SELECT /*+ BROADCAST(o) */ run, coalesce(peer, node) AS container, kind, node, start, row,
+           CASE WHEN kind IN ('subscribe', 'unsubscribe') THEN application END AS application,
+           CASE kind WHEN 'subscribe' THEN coalesce(nullif(name, {wildcard}), '')
+                     WHEN 'unsubscribe' THEN CASE name WHEN {wildcard} THEN '' ELSE name END
+           END AS pattern,
+           CASE WHEN kind IN ('stop', 'crash-found') THEN at_us - coalesce(own_offset_us, 0)
+                ELSE at_us END AS at_us
+    FROM {rows} LEFT JOIN {own_offsets} AS o USING (run, node)
+    WHERE kind IN ('stop', 'crash-found')
+       OR (kind IN ('subscribe', 'unsubscribe') AND application IS NOT NULL)
+),
+-- All that is said of a container comes together once, for the three windows and the grouping.
+together AS (SELECT /*+ REPARTITION(run, container) */ * FROM marks),
+-- Backwards in time: what comes next has been seen already.
+followed AS (
+    SELECT *,
+           last_value(CASE WHEN kind = 'unsubscribe' AND pattern IS NOT NULL THEN at_us END)
+               IGNORE NULLS OVER (PARTITION BY run, container, application, pattern {down})
+               AS left_us,
+           last_value(CASE WHEN kind = 'unsubscribe' AND pattern IS NULL THEN at_us END)
+               IGNORE NULLS OVER (PARTITION BY run, container, application {down})
+               AS left_all_us,
+           last_value(CASE WHEN kind IN ('stop', 'crash-found') THEN at_us END)
+               IGNORE NULLS OVER (PARTITION BY run, container {down})
+               AS dead_us
+    FROM together
+),
+ended AS (
+    SELECT /*+ BROADCAST(e) */ *, least(left_us, left_all_us, dead_us, log_end_us) AS end_us
+    FROM followed JOIN {ends} AS e USING (run)
+    WHERE kind = 'subscribe'
+)
+-- Whoever subscribes again goes on as before.
+SELECT run, application, container, pattern, end_us, min(at_us) AS begin_us
+FROM ended GROUP BY run, application, container, pattern, end_us
+""".replace(
+    "{down}",
+    """
+                   ORDER BY at_us DESC, node DESC, start DESC, row DESC
+                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING""",
+)
+
+_INTERESTED = """
+SELECT versions.* EXCEPT (asked), container, process
+FROM (SELECT *, explode(array('', name)) AS asked FROM {stored}) AS versions
+-- Names join by equality; only patterns are tried on all names.
+JOIN (
+    SELECT *, CASE WHEN endswith(pattern, {wildcard}) THEN '' ELSE pattern END AS asked
+    FROM {subscribed}
+) USING (run, application, asked)
+WHERE at_us >= begin_us AND at_us + {sla_us} <= end_us
+  AND CASE WHEN pattern = '' THEN NOT startswith(name, {reserved})
+           WHEN endswith(pattern, {wildcard})
+           THEN startswith(name, left(pattern, length(pattern) - 1))
+                AND (NOT startswith(name, {reserved}) OR startswith(pattern, {reserved}))
+           ELSE true END
+"""
+# No WITH here: how a frame is to be joined (`broadcast`) does not reach through one.
 
 
 def subscriptions(rows: DataFrame, ends: DataFrame, own_offsets: DataFrame) -> DataFrame:
-    """(run, application, container, pattern, begin_us, end_us): one row per unbroken time.
+    """(run, application, container, pattern, end_us, begin_us): one row per unbroken time.
 
     `own_offsets`: how much the clock of a container is ahead, for its own stop rows."""
-    marks = _begins(rows).unionByName(_unsubscribes(rows)).unionByName(_deaths(rows, own_offsets))
-    # All that is said of a container comes together once, for the three windows and the grouping.
-    marks = marks.repartition("run", "container")
-
-    def next_end(mark: Column, *partition: str) -> Column:
-        behind = (
-            Window.partitionBy(*partition)
-            .orderBy(*ACROSS)
-            .rowsBetween(1, Window.unboundedFollowing)
-        )
-        return f.first(f.when(mark, f.col("at_us")), ignorenulls=True).over(behind)
-
-    of_one = (f.col("mark") == "unsubscribe") & f.col("pattern").isNotNull()
-    of_all = (f.col("mark") == "unsubscribe") & f.col("pattern").isNull()
-    return (
-        marks.withColumns(
-            {
-                "left_us": next_end(of_one, *SUBSCRIPTION),
-                "left_all_us": next_end(of_all, "run", "container", "application"),
-                "dead_us": next_end(f.col("mark") == "death", "run", "container"),
-            }
-        )
-        .where(f.col("mark") == "begin")
-        .join(f.broadcast(ends), "run", "inner")
-        .withColumn("end_us", f.least("left_us", "left_all_us", "dead_us", "log_end_us"))
-        .groupBy(*SUBSCRIPTION, "end_us")  # whoever subscribes again goes on as before
-        .agg(f.min("at_us").alias("begin_us"))
+    return rows.sparkSession.sql(
+        _SUBSCRIPTIONS, rows=rows, ends=ends, own_offsets=own_offsets, wildcard=WILDCARD
     )
-
-
-def _marks(found: DataFrame, mark: str, application: Column, pattern: Column) -> DataFrame:
-    return found.select(
-        "run",
-        subject().alias("container"),
-        application.cast("string").alias("application"),
-        pattern.cast("string").alias("pattern"),
-        f.lit(mark).alias("mark"),
-        *ACROSS,
-    )
-
-
-def _begins(rows: DataFrame) -> DataFrame:
-    pattern = f.coalesce("name", f.lit(""))
-    everything = f.when(pattern == WILDCARD, "").otherwise(pattern)
-    found = of_configurations(rows, Kind.SUBSCRIBE)
-    return _marks(found, "begin", f.col("application"), everything)
-
-
-def _unsubscribes(rows: DataFrame) -> DataFrame:
-    found = of_configurations(rows, Kind.UNSUBSCRIBE)
-    pattern = f.when(f.col("name") == WILDCARD, "").otherwise(f.col("name"))
-    return _marks(found, "unsubscribe", f.col("application"), pattern)
-
-
-def _deaths(rows: DataFrame, own_offsets: DataFrame) -> DataFrame:
-    found = of_kind(rows, Kind.STOP, Kind.CRASH_FOUND).join(
-        f.broadcast(own_offsets), ["run", "node"], "left"
-    )
-    moved = found.withColumn("at_us", f.col("at_us") - f.coalesce("own_offset_us", f.lit(0)))
-    return _marks(moved, "death", f.lit(None), f.lit(None))
 
 
 def interested(stored: DataFrame, subscribed: DataFrame, sla_us: int) -> DataFrame:
     """Expected deliveries: the columns of `stored`, `container` and `process`; several times, where
-    several patterns match. Names join by equality; only patterns are tried on all names."""
-    in_time = (f.col("at_us") >= f.col("begin_us")) & (f.col("at_us") + sla_us <= f.col("end_us"))
-    pattern = f.col("pattern")
-    by_pattern = (pattern == "") | pattern.endswith(WILDCARD)
-    named = stored.join(
-        subscribed.where(~by_pattern).withColumnRenamed("pattern", "name"),
-        ["run", "application", "name"],
-        "inner",
-    ).where(in_time)
-    prefix = f.expr("left(pattern, length(pattern) - 1)")
-    reserved = f.col("name").startswith(RESERVED)
-    matches = f.when(pattern == "", ~reserved).otherwise(
-        f.col("name").startswith(prefix) & (~reserved | pattern.startswith(RESERVED))
+    several patterns match."""
+    return stored.sparkSession.sql(
+        _INTERESTED,
+        stored=stored,
+        subscribed=subscribed,
+        sla_us=sla_us,
+        wildcard=WILDCARD,
+        reserved=RESERVED,
     )
-    matched = stored.join(subscribed.where(by_pattern), ["run", "application"], "inner").where(
-        in_time & matches
-    )
-    columns = [*stored.columns, "container", "process"]
-    return named.select(*columns).unionByName(matched.select(*columns))

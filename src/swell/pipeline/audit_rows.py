@@ -18,18 +18,18 @@ IN_PROCESS = ("start", "row")
 ACROSS = ("at_us", "node", "start", "row")
 CONFIGURATION = ("run", "application", "name")
 
+_TIMED = """
+SELECT * EXCEPT (first), coalesce(first, sequence) AS first,
+       unix_micros(at) AS at_us, unix_micros(sent_at) AS sent_us,
+       unix_micros(at) - unix_micros(sent_at) AS took_us
+FROM {events}
+"""
+
 
 def timed(events: DataFrame) -> DataFrame:
     """With the wall clocks in microseconds, the time between them, and `first` in every row that
     has a `sequence`."""
-    return events.withColumns(
-        {
-            "at_us": f.unix_micros("at"),
-            "sent_us": f.unix_micros("sent_at"),
-            "took_us": f.unix_micros("at") - f.unix_micros("sent_at"),
-            "first": f.coalesce("first", "sequence"),
-        }
-    )
+    return events.sparkSession.sql(_TIMED, events=events)
 
 
 def of_kind(rows: DataFrame, *kinds: Kind) -> DataFrame:

@@ -57,7 +57,7 @@ def read(spark: SparkSession, path: str) -> Log:
     prefix = path.split(root, 1)[0] if "://" in path else ""
     reader = spark.read.schema(EVENTS).option("basePath", prefix + root)
     events = reader.parquet(*(prefix + file for file in footers.whole))
-    return Log(events.select(*EVENTS.fieldNames()), tuple(notes(footers)))
+    return Log(events, tuple(notes(footers)))
 
 
 def empty(spark: SparkSession) -> DataFrame:
