@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 64
 """That a log is cut into, if their sizes allow it: enough for the cores of many machines."""
-PARTITION_BYTES_MIN = 1 << 20
+PARTITION_BYTES_MIN = 4 << 20
 """A smaller one costs more to begin than to read."""
 PARTITION_BYTES_MAX = 32 << 20
 BATCH_ROWS = 1 << 14
