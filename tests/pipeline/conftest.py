@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -20,13 +20,16 @@ from tests.pipeline.audited_runs import AuditedRuns, Written, make_audited_runs
 from tests.pipeline.real_run import Story
 from tests.pipeline.simulated_runs import simulate_all
 
-LATER = ("audited", "audited_runs")
+LATER = ("audited", "audited_runs", "alone")
 """Fixtures whose tests come last, in this order."""
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Of queries on so few rows, compiling them would take the most time."""
+JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Most code runs a few times: quickly compiled is better than well compiled. Java has room for 48
+MB of such code by default; these tests have more, and would compile it again and again."""
 GIVE_WAY = 5
 """How much nicer than the real run Spark is, since nothing of that run may be late."""
 
@@ -46,7 +49,7 @@ def spark() -> Iterator[SparkSession]:
     settings = SessionSettings(
         master="local[2]",
         shuffle_partitions=2,
-        more={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", **INTERPRETED},
+        more={"spark.driver.extraJavaOptions": JAVA, **INTERPRETED},
     )
     with open_session(settings) as session:
         yield session
@@ -94,3 +97,9 @@ def audited(begun: Mapping[str, Future[Any]]) -> Audited:
 def audited_runs(begun: Mapping[str, Future[Any]]) -> AuditedRuns:
     result: AuditedRuns = begun["audited_runs"].result()
     return result
+
+
+@pytest.fixture
+def alone(begun: Mapping[str, Future[Any]]) -> None:
+    """Nothing else is computed beside the test: an interrupt ends all jobs of the process."""
+    wait(begun.values())

@@ -26,6 +26,11 @@ BEGIN_US = 1_794_355_200_000_000
 S = 1_000_000
 NAMES_OF = ("db.json", "db.pool", "ui", "@list")
 PATTERNS = ("", "db.*", "ui", "db.json", "@list", "*")
+INTERESTS = (*((pattern,) for pattern in PATTERNS), ("@list", "ui"), ("db.*", "ui"))
+
+
+Subscription = tuple[str, tuple[str, ...]]
+"""Application, and patterns in order."""
 
 
 class GeneratedLog:
@@ -39,6 +44,13 @@ class GeneratedLog:
         self.boots_us: dict[str, int] = {}
         self.starts: dict[str, int] = {}
         self.roles: dict[str, str] = {}
+        self.subscribed: dict[str, Subscription] = {}
+        """By container."""
+        self.wishes: dict[str, Subscription] = {}
+        """The last of each container."""
+        self.acked: dict[tuple[str, Subscription], int] = {}
+        self.applied: dict[str, int] = {}
+        """When each container applied something last: it takes one after the other."""
 
     def begin(self, node: str, role: str, t: int, skew_us: int = 0, machine: int = 0) -> None:
         """A process starts, for the first time or again."""
@@ -118,7 +130,6 @@ def model_configurations(log: GeneratedLog, skewed: bool) -> None:
     rng, t = log.rng, BEGIN_US
     for number in range(2):
         log.begin(f"n{number}", "node", t, machine=number)
-    subscribed: dict[str, tuple[str, str, int]] = {}
     last: dict[tuple[str, str, str], int] = {}
     heads: dict[tuple[str, str], tuple[int, bytes]] = {}
     steps: dict[str, int] = {}
@@ -131,11 +142,11 @@ def model_configurations(log: GeneratedLog, skewed: bool) -> None:
         chance = rng.random()
         if chance < 0.2:
             container = f"c{rng.integers(arrivals)}"
-            toggle(log, subscribed, container, primary, epoch, t)
+            toggle(log, container, primary, epoch, t)
         elif chance < 0.25:
             primary, epoch = ("n1" if primary == "n0" else "n0"), epoch + 1
-        elif chance < 0.3 and subscribed:
-            restart(log, subscribed, str(rng.choice(sorted(subscribed))), primary, t)
+        elif chance < 0.3 and log.subscribed:
+            restart(log, str(rng.choice(sorted(log.subscribed))), primary, t)
             t += 2 * S
         else:
             application = str(rng.choice(["shop", "pay"]))
@@ -147,40 +158,38 @@ def model_configurations(log: GeneratedLog, skewed: bool) -> None:
             common = {"application": application, "name": name, "epoch": epoch, "digest": made}
             common |= {"sequence": version + 1, "step": steps[application]}
             log.emit("store", primary, t, base=base, source="admin", **common)
-            deliver(log, subscribed, last, common, base, primary, t)
+            deliver(log, last, common, base, primary, t)
     log.emit("traffic", "n0", t + 5 * S, name="x", rate=1.0)
     for node, role in list(log.roles.items()):
         if role != "client":
             log.emit("stop", node, t + 6 * S)
 
 
-def toggle(
-    log: GeneratedLog,
-    subscribed: dict[str, tuple[str, str, int]],
-    container: str,
-    primary: str,
-    epoch: int,
-    t: int,
-) -> None:
-    """A container subscribes or leaves."""
-    if container in subscribed:
-        application, pattern, _ = subscribed.pop(container)
-        name = None if log.rng.random() < 0.3 else pattern
-        log.emit("unsubscribe", primary, t, peer=container, application=application, name=name)
+def toggle(log: GeneratedLog, container: str, primary: str, epoch: int, t: int) -> None:
+    """A container subscribes or leaves. One that comes back has what it had acknowledged, or has
+    nothing."""
+    if container in log.subscribed:
+        application, patterns = log.subscribed.pop(container)
+        names = (None,) if log.rng.random() < 0.3 else patterns
+        for name in names:
+            log.emit("unsubscribe", primary, t, peer=container, application=application, name=name)
         return
-    application = str(log.rng.choice(["shop", "pay"]))
-    pattern = str(log.rng.choice(PATTERNS))
-    subscribed[container] = (application, pattern, t)
+    fresh = (
+        str(log.rng.choice(["shop", "pay"])),
+        INTERESTS[int(log.rng.integers(len(INTERESTS)))],
+    )
+    wish = log.wishes.get(container, fresh) if log.rng.random() < 0.5 else fresh
+    application, patterns = log.subscribed[container] = log.wishes[container] = wish
+    step = log.acked.get((container, wish), 0) if log.rng.random() < 0.8 else 0
+    fields = {"peer": container, "application": application, "epoch": epoch, "step": step}
     for again in range(int(log.rng.integers(1, 3))):
-        fields = {"peer": container, "application": application, "name": pattern, "epoch": epoch}
-        log.emit("subscribe", primary, t + again, **fields)
+        for pattern in patterns:
+            log.emit("subscribe", primary, t + again, name=pattern, **fields)
 
 
-def restart(
-    log: GeneratedLog, subscribed: dict[str, Any], container: str, primary: str, t: int
-) -> None:
+def restart(log: GeneratedLog, container: str, primary: str, t: int) -> None:
     """A container dies, with or without a word, and comes back without a subscription."""
-    subscribed.pop(container)
+    log.subscribed.pop(container)
     if log.rng.random() < 0.5:
         log.emit("stop", container, t)
     else:
@@ -190,7 +199,6 @@ def restart(
 
 def deliver(
     log: GeneratedLog,
-    subscribed: dict[str, tuple[str, str, int]],
     last: dict[tuple[str, str, str], int],
     common: Row,
     base: bytes,
@@ -199,21 +207,25 @@ def deliver(
 ) -> None:
     """What is stored reaches everybody who wants it; some get two versions with the second."""
     application, name, version = common["application"], common["name"], common["sequence"]
-    for container, (wanted, pattern, _) in sorted(subscribed.items()):
-        if wanted != application or not matches(pattern, name):
+    for container, wish in sorted(log.subscribed.items()):
+        wanted, patterns = wish
+        if wanted != application or not any(matches(pattern, name) for pattern in patterns):
             continue
         key = (container, application, name)
         begin = max(1, last.get(key, version - 1) + 1)
         sent = t + int(log.rng.integers(100, 5000))
         lag = int(log.rng.integers(500, 900_000))
+        applied = log.applied[container] = max(sent + lag, log.applied.get(container, 0) + 2)
         fields = {"peer": primary, "sent_at": sent, "first": begin, "base": base}
-        log.emit("apply", container, sent + lag, **{**common, **fields})
+        log.emit("apply", container, applied, **{**common, **fields})
         last[key] = version
         if log.rng.random() < 0.05:
             reject = {**common, "digest": common["digest"], "reason": "no"}
-            log.emit("reject", container, sent + lag + 1, **reject)
+            log.emit("reject", container, applied + 1, **reject)
         ack = {"application": application, "peer": container, "sequence": common["step"]}
-        log.emit("ack", primary, sent + lag + 20_000, **ack)
+        interest = ",".join(patterns) or None
+        log.emit("ack", primary, applied + 20_000, name=interest, **ack)
+        log.acked[container, wish] = common["step"]
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -333,6 +345,13 @@ def plant_ack(log: GeneratedLog) -> None:
         append(log, row, 5, sequence=row["sequence"] - int(log.rng.integers(2)))
 
 
+def plant_forgotten(log: GeneratedLog) -> None:
+    """A container comes back with less than it had."""
+    row = log.pick([one for one in log.of("subscribe") if (one["step"] or 0) > 1])
+    if row is not None:
+        row["step"] = int(log.rng.integers(1, row["step"]))
+
+
 def plant_kill(log: GeneratedLog) -> None:
     """A process is killed: its last rows are lost, and somebody finds out."""
     row = log.pick_of("store", "apply", "write")
@@ -404,6 +423,7 @@ PLANTERS: tuple[Callable[[GeneratedLog], None], ...] = (
     plant_older,
     plant_life,
     plant_ack,
+    plant_forgotten,
     plant_kill,
     plant_rotation,
     plant_unrecorded,

@@ -56,6 +56,7 @@ class Oracle:
         self.judge_content()
         self.judge_order()
         self.judge_acks()
+        self.judge_lost_acks()
         self.judge_chains()
         self.judge_boards()
         return self.found
@@ -303,6 +304,27 @@ class Oracle:
                 verdict = "ack-twice" if step == before else "ack-back"
                 self.add(verdict, row, row["peer"], step, step)
             acked[(*key, row["name"])] = max(step, before or step)
+
+    def judge_lost_acks(self) -> None:
+        acks = self.of("ack")
+        subscribed: dict[Any, list[Row]] = defaultdict(list)
+        for row in self.of("subscribe"):
+            moment = (row["node"], row["start"], row["mono_us"], row["peer"], row["step"])
+            subscribed[(*moment, row["application"])].append(row)
+        for rows in subscribed.values():
+            row = min(rows, key=in_process)
+            interest = ",".join(sorted({one["name"] or "" for one in rows})) or None
+            acked = [
+                ack["sequence"]
+                for ack in acks
+                if all(ack[key] == row[key] for key in ("node", "start", "application", "peer"))
+                and ack["name"] == interest
+                and ack["row"] < row["row"]
+            ]
+            step = row["step"] or 0
+            if 0 < step < max(acked, default=0):
+                named = {**row, "name": interest}
+                self.add("ack-lost", named, row["peer"], step + 1, max(acked))
 
     def judge_chains(self) -> None:
         steps: dict[str, dict[int, Row]] = defaultdict(dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +104,25 @@ class Story:
             there = sum(row.state == State.IN_STEP for row in rows)
             await asyncio.sleep(0.05)
 
-    async def kill_primary(self) -> None:
+    async def primary_of(self, application: str) -> str:
         spec = self.cluster.plan.nodes[0]
         place = Address(spec.host, spec.port), self.cluster.plan.cluster
-        victim = await primary_of(*place, SOUND)
+        return await primary_of(*place, application)
+
+    async def conclude(self, applications: Mapping[str, Configs]) -> None:
+        """A last update of everything, and then nothing: the end of the log moves on, and with it
+        what is due. Once more if a primary changed meanwhile: whom the one before served owes it
+        nothing."""
+        until_s, before = time.monotonic() + WITHIN_S, {}
+        while before != (now := {name: await self.primary_of(name) for name in applications}):
+            assert time.monotonic() < until_s, "primaries change again and again"
+            before = now
+            for configs in applications.values():
+                await configs.publish([edits.set(NAMES[0], "last", "1")], deadline_s=WITHIN_S)
+            await asyncio.sleep(QUIET_S)
+
+    async def kill_primary(self) -> None:
+        victim = await self.primary_of(SOUND)
         await asyncio.to_thread(self.cluster.kill, victim)
         await self.more()
         self.cluster.start([[victim]])
@@ -139,15 +154,18 @@ class Story:
                 process.start()
             sound = applications[SOUND]
             await self.all_there(sound, 2 * PER_PROCESS)
-            for name, configs in applications.items():
+            publishing = [
                 group.create_task(self.publish(configs, name))
+                for name, configs in applications.items()
+            ]
             await self.until("the first files are complete", self.has_files)
             await self.kill_primary()
             await self.kill_containers()
             await self.more()
             self.resting = True
+            await asyncio.wait(publishing)
             await self.all_there(sound, 2 * PER_PROCESS)
-            await asyncio.sleep(QUIET_S)  # the end of the log moves on, and with it what is due
+            await self.conclude(applications)
 
     def stop(self) -> None:
         for process in self.processes:

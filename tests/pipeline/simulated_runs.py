@@ -31,6 +31,7 @@ class Run(NamedTuple):
 SOUND = [Run(seed) for seed in (range(16) if LARGE else (0, 10))]
 SPOILED = {
     Run(2, "no-signature-check"): {"wrong-content"},
+    Run(2, "stale-snapshot"): {"ack-lost"},
     Run(0, planted=(("shop", "lose"), ("bank", "repeat"), ("mail", "swap"))): {
         "missing",
         "duplicate",

@@ -81,6 +81,7 @@ def test_pip4_a_stream_of_latencies_as_a_command(spark: SparkSession, tmp_path: 
     assert "measures from sent" in refused.stderr
 
 
+@pytest.mark.usefixtures("alone")
 def test_pip3_ctrl_c_ends_a_stream_with_its_summary_and_exit_code(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

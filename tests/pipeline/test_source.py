@@ -179,7 +179,7 @@ def test_pip2_partitions_keep_a_process_and_kind_together() -> None:
     long = [file("apply", "n", number, 10) for number in range(5)]
     assert [len(group) for group in grouped([*long, *small[:1]], 35)] == [3, 3]
     assert grouped([], 35) == []
-    large = [file("apply", "n", number, 1 << 20) for number in range(200)]
+    large = [file("apply", "n", number, 4 << 20) for number in range(200)]
     assert [len(group) for group in grouped(large, 0)][:3] == [3, 3, 3], "about 64 in all"
     assert len(grouped(large[:3], 0)) == 3
     assert len(grouped(small, 0)) == 1, "what is small stays together"

@@ -59,7 +59,7 @@ Row = dict[str, Any]
 
 NOTES = (
     "Spark is warm: every job ran before; both engines read the files anew each time",
-    "audit: all 19 verdicts by Spark, the six about deliveries by DuckDB",
+    "audit: all 20 verdicts by Spark, the six about deliveries by DuckDB",
     "DuckDB is one process that shuffles nothing; Spark's case is streams, checkpoints and more "
     "machines than one",
 )

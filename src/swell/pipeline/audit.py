@@ -21,7 +21,13 @@ from swell.pipeline.audit_interest import interested, subscriptions
 from swell.pipeline.audit_keys import PAIR, find_keys
 from swell.pipeline.audit_losses import lives_of, losses, of_nodes
 from swell.pipeline.audit_matching import PART_ROWS, judged, matched
-from swell.pipeline.audit_order import acknowledgements, applied, misplaced, resumed
+from swell.pipeline.audit_order import (
+    acknowledgements,
+    applied,
+    lost_acknowledgements,
+    misplaced,
+    resumed,
+)
 from swell.pipeline.audit_rows import log_ends, stored, tally, timed
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.boards import boards
@@ -98,6 +104,7 @@ def run(spark: SparkSession, events: DataFrame, settings: AuditSettings) -> Audi
         altered(suspected, versions, node_losses),
         misplaced(settled(applied(received(of_disordered(rows, found)))), resumed(rows)),
         acknowledgements(rows),
+        lost_acknowledgements(rows),
         *chains(rows, versions, suspected, node_losses, settings),
     ]
     if kinds & BOARD:

@@ -13,6 +13,30 @@ from swell.pipeline.audit_deliveries import RECEIVED
 from swell.pipeline.audit_rows import of_configurations
 from swell.pipeline.verdicts import Verdict, evidence
 
+# A subscription is a row for each of its patterns, all at one moment; an ack row names them
+# together. Most containers never come back, so few acknowledgements have to be put in order.
+_LOST = """
+WITH asked AS (
+    SELECT run, node, start, application, peer, step, at_us, min(row) AS row,
+           nullif(array_join(sort_array(collect_set(coalesce(name, ''))), ','), '') AS name
+    FROM {rows} WHERE kind = 'subscribe' AND application IS NOT NULL AND peer IS NOT NULL
+    GROUP BY run, node, start, application, peer, step, at_us, mono_us
+),
+came_back AS (SELECT run, node, start, application, peer FROM asked WHERE step > 0),
+acks AS (
+    SELECT run, node, start, application, peer, NULL AS step, at_us, row, name, sequence AS acked
+    FROM {rows} LEFT SEMI JOIN came_back USING (run, node, start, application, peer)
+    WHERE kind = 'ack'
+),
+told AS (
+    SELECT *, max(acked) OVER (
+        PARTITION BY run, node, start, application, peer, name ORDER BY row
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS sequence
+    FROM (SELECT *, NULL AS acked FROM asked UNION ALL SELECT * FROM acks)
+)
+SELECT * FROM told WHERE step > 0 AND step < sequence
+"""
+
 
 def resumed(rows: DataFrame) -> DataFrame:
     """(run, node, start, application) of lives that go on with what earlier ones had."""
@@ -78,3 +102,10 @@ def acknowledgements(rows: DataFrame) -> DataFrame:
         str(Verdict.ACK_BACK)
     )
     return evidence(acks, verdict, who=f.col("peer"))
+
+
+def lost_acknowledgements(rows: DataFrame) -> DataFrame:
+    """Evidence of containers that came back with less than they had acknowledged to the same life
+    of a primary. Who comes back with nothing has no snapshot, and never said that it would."""
+    found = rows.sparkSession.sql(_LOST, rows=rows)
+    return evidence(found, Verdict.ACK_LOST, who=f.col("peer"), first=f.col("step") + 1)

@@ -43,6 +43,20 @@ Late = dict[tuple[str, str, str, bool, Taken], list[tuple[Seen, int]]]
 """Application, name, container, whether excused, and the row that came late: what it was for."""
 
 
+def interests_of(rows: Iterable[Seen]) -> dict[Place, str]:
+    """All patterns of each subscription among the rows, separated by commas as in ack rows, by the
+    place of its first row: it has a row for each of them, all at one moment."""
+    together: dict[tuple[object, ...], list[Seen]] = {}
+    for row in rows:
+        if row.kind == Kind.SUBSCRIBE:
+            moment = (row.node, row.start, row.mono_us, row.peer, row.application, row.step)
+            together.setdefault(moment, []).append(row)
+    return {
+        min(row.place for row in several): ",".join(sorted({row.name or "" for row in several}))
+        for several in together.values()
+    }
+
+
 class Auditor:
     """Judges the containers of one bucket."""
 
@@ -50,12 +64,15 @@ class Auditor:
         self.settings = settings
         self.state = state
         self._found: list[Finding] = []
+        self._interests: dict[Place, str] = {}
 
     def advance(self, rows: Iterable[Seen], watermark_us: int) -> list[Finding]:
         """Take in rows, and judge all that the watermark has passed."""
         self._found = []
         self.state.waiting.extend(rows)
-        for row in self._due(watermark_us):
+        due = self._due(watermark_us)
+        self._interests = interests_of(due)
+        for row in due:
             self._take(row)
         self._resolve(watermark_us)
         self._judge(watermark_us - self.settings.horizon_us)
@@ -151,6 +168,19 @@ class Auditor:
         self.state.lives.setdefault(row.subject, ContainerLife()).subscribed()
         at_primary = self.state.acked.get(f"{row.node} {row.start}", {})
         at_primary.pop(f"{row.subject} {row.application}", None)
+        self._look_for_lost(row)
+
+    def _look_for_lost(self, row: Seen) -> None:
+        """Whether a container comes back with less than it had acknowledged."""
+        interest = self._interests.get(row.place)
+        if interest is None or row.peer is None or not row.step:
+            return
+        assert row.application is not None
+        of_feeds = self.state.held.get(f"{row.node} {row.start}", {})
+        held = of_feeds.get(f"{row.peer} {row.application}", {}).get(interest, 0)
+        if row.step < held:
+            about = (row.application, interest or None, row.peer, row.step + 1, held)
+            self._found.append(Finding(Verdict.ACK_LOST, *about, row.place, row.at_us))
 
     def _end(self, row: Seen, application: str | None, pattern: str | None) -> None:
         pattern = "" if pattern == WILDCARD else pattern
@@ -204,6 +234,9 @@ class Auditor:
             place = (row.application, row.name, row.subject, row.sequence, row.sequence)
             self._found.append(Finding(verdict, *place, row.place, row.at_us))
         of_feeds[feed] = max(before, row.sequence)
+        held = self.state.held.setdefault(f"{row.node} {row.start}", {})
+        feeds = held.setdefault(f"{row.subject} {row.application}", {})
+        feeds[feed] = max(feeds.get(feed, 0), row.sequence)
 
     def _resolve(self, watermark_us: int) -> None:
         """Compare what was applied with what was stored, as far as that is known by now."""

@@ -32,6 +32,7 @@ class Seen(msgspec.Struct, array_like=True, gc=False):
     name: str | None
     first: int | None
     sequence: int | None
+    step: int | None
     epoch: int | None
     digest: bytes | None
     peer: str | None
@@ -107,7 +108,9 @@ class State(msgspec.Struct):
     unresolved: list[Seen] = []
     """Apply rows of versions whose store rows have not come yet."""
     acked: dict[str, dict[str, dict[str, int]]] = {}
-    """Primary and its start, container and application, name."""
+    """Primary and its start, container and application, name: since the container subscribed."""
+    held: dict[str, dict[str, dict[str, int]]] = {}
+    """The same, over all its subscriptions."""
     clocks: dict[str, dict[str, int]] = {}
     """Container, application and epoch: the smallest `at - sent_at`."""
     nodes: dict[str, None] = {}

@@ -37,6 +37,7 @@ class Verdict(StrEnum):
     WENT_BACK = "went-back"
     ACK_TWICE = "ack-twice"
     ACK_BACK = "ack-back"
+    ACK_LOST = "ack-lost"
     INTEGRITY = "integrity"
     ORDER = "order"
     VALIDITY = "validity"
@@ -59,6 +60,7 @@ MEANINGS: dict[Verdict, str] = {
     Verdict.WENT_BACK: "an older version after a restart",
     Verdict.ACK_TWICE: "a step acknowledged twice",
     Verdict.ACK_BACK: "a step acknowledged after a later one",
+    Verdict.ACK_LOST: "acknowledged, and gone when the container came back",
     Verdict.INTEGRITY: "a subscriber saw what its writer did not write",
     Verdict.ORDER: "a subscriber saw an older write after a newer one",
     Verdict.VALIDITY: "a subscriber was notified without a subscription",
