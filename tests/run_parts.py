@@ -25,7 +25,7 @@ BUDGETS_S: Mapping[str, float] = {
     "scenarios": 30.0,
     "simulation": 480.0,
     "processes": 900.0,
-    "pipeline": 300.0,
+    "pipeline": 420.0,
 }
 
 STOP_FACTOR = 1.5
