@@ -32,11 +32,11 @@ class Seen(msgspec.Struct, array_like=True, gc=False):
     name: str | None
     first: int | None
     sequence: int | None
-    step: int | None
     epoch: int | None
     digest: bytes | None
     peer: str | None
     sent_us: int | None
+    step: int | None = None
 
     @property
     def is_complete(self) -> bool:
