@@ -21,7 +21,7 @@ from typing import NamedTuple
 TESTS = Path(__file__).resolve().parent
 
 BUDGETS_S: Mapping[str, float] = {
-    "unit": 180.0,
+    "unit": 240.0,
     "scenarios": 30.0,
     "simulation": 480.0,
     "processes": 900.0,
