@@ -28,6 +28,10 @@ READ = ("run", "at", "node", "application", "name", "sequence", "kind")
 """Columns that are read through `format("swell")`."""
 
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+PART_ROWS = 1_000_000
+"""Of a side of a join: their table has to fit into memory for every core at once."""
+
 VERSIONS = """
 SELECT run, application, name, xxhash64(run, application, name, sequence) AS version,
        min(at_us) AS at_us
@@ -90,7 +94,18 @@ def in_time(spark: SparkSession, log: Path, settings: AuditSettings) -> int:
 def _joined(spark: SparkSession, log: Path, settings: AuditSettings, kind: str, when: str) -> int:
     """How many rows a join of expected deliveries with apply rows has. As in DuckDB's query, clocks
     that are off, and names that might share a number, are not looked at."""
-    rows = timed(logs.read(spark, str(log)).events)
+    read = logs.read(spark, str(log))
+    usual = int(str(spark.conf.get(PARTITIONS)))
+    spark.conf.set(PARTITIONS, max(usual, read.rows // PART_ROWS))
+    try:
+        return _count(spark, timed(read.events), settings, kind, when)
+    finally:
+        spark.conf.set(PARTITIONS, usual)
+
+
+def _count(
+    spark: SparkSession, rows: DataFrame, settings: AuditSettings, kind: str, when: str
+) -> int:
 
     def followers() -> DataFrame:
         in_step = spark.sql("SELECT run, node, 0 AS own_offset_us FROM {rows} LIMIT 0", rows=rows)

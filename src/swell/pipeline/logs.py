@@ -33,6 +33,7 @@ class Log(NamedTuple):
 
     events: DataFrame
     notes: tuple[str, ...]
+    rows: int
 
 
 class Footers(NamedTuple):
@@ -57,7 +58,7 @@ def read(spark: SparkSession, path: str) -> Log:
     prefix = path.split(root, 1)[0] if "://" in path else ""
     reader = spark.read.schema(EVENTS).option("basePath", prefix + root)
     events = reader.parquet(*(prefix + file for file in footers.whole))
-    return Log(events, tuple(notes(footers)))
+    return Log(events, tuple(notes(footers)), footers.rows)
 
 
 def empty(spark: SparkSession) -> DataFrame:
