@@ -3,6 +3,7 @@ than to run it on so few rows."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +29,11 @@ class Audited(NamedTuple):
     result: audit.AuditResult
 
 
-def make_audited(spark: SparkSession) -> Audited:
+def make_audited(spark: SparkSession, path: Path) -> Audited:
     made = [make(f"run-{seed}", seed, 0 if seed < SOUND else 1 + seed % 6) for seed in range(LOGS)]
     cuts = [cut(f"cut-{seed}", seed, 0.1 + 0.8 * seed / CUT) for seed in range(CUT)]
     streamed = log_of_many()
-    frame = frame_of(spark, [*made, *cuts, streamed]).persist()
+    frame = frame_of(spark, [*made, *cuts, streamed], path).persist()
     return Audited([*made, *cuts], streamed, frame, audit.run(spark, frame, SETTINGS))
 
 

@@ -27,17 +27,14 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Of queries on so few rows, compiling them would take the most time."""
-FRAMES_STAY = {
-    "spark.sql.optimizer.excludedRules": (
-        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
-    )
-}
-"""What a query makes of rows that a test hands over is made by tasks, as of the rows of a log. The
-planner would make it itself, again each time it looks at the query: a third of all time of Java."""
-JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
+JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=400m "
+    "-XX:+UseParallelGC"
+)
 """Most code runs a few times: quickly compiled is better than well compiled. Java has room for 48
 MB of such code by default; these tests have more, and would compile it again and again. Garbage is
-collected in pauses: who collects all the while takes a tenth of the processor from the tests."""
+collected in pauses, and not each time that more classes are loaded: collecting all the while takes
+a tenth of the processor from the tests."""
 GIVE_WAY = 5
 """How much nicer than the real run Spark is, since nothing of that run may be late."""
 
@@ -57,7 +54,7 @@ def spark() -> Iterator[SparkSession]:
     settings = SessionSettings(
         master="local[2]",
         shuffle_partitions=2,
-        more={"spark.driver.extraJavaOptions": JAVA, **INTERPRETED, **FRAMES_STAY},
+        more={"spark.driver.extraJavaOptions": JAVA, **INTERPRETED},
     )
     with open_session(settings) as session:
         yield session
@@ -89,7 +86,9 @@ def begun(
         if wanted:
             session = request.getfixturevalue("spark")
         if "audited" in wanted:
-            audits["audited"] = auditing.submit(make_audited, session)
+            audits["audited"] = auditing.submit(
+                make_audited, session, tmp_path_factory.mktemp("audited")
+            )
         if "audited_runs" in wanted:
             audits["audited_runs"] = auditing.submit(make_audited_runs, session, written)
         yield audits

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -24,6 +27,8 @@ Row = dict[str, Any]
 
 BEGIN_US = 1_794_355_200_000_000
 S = 1_000_000
+FILES = 2
+"""Of a frame: each is read by one task."""
 NAMES_OF = ("db.json", "db.pool", "ui", "@list")
 PATTERNS = ("", "db.*", "ui", "db.json", "@list", "*")
 INTERESTS = (*((pattern,) for pattern in PATTERNS), ("@list", "ui"), ("db.*", "ui"))
@@ -432,10 +437,15 @@ PLANTERS: tuple[Callable[[GeneratedLog], None], ...] = (
 )
 
 
-def frame_of(spark: SparkSession, logs: Sequence[GeneratedLog]) -> DataFrame:
-    """All rows of these logs in one frame."""
+def frame_of(spark: SparkSession, logs: Sequence[GeneratedLog], path: Path) -> DataFrame:
+    """All rows of these logs in one frame, of files that are written into a new folder there: rows
+    that are handed over are held by Java, and planned with again and again."""
     schema = SCHEMA.append(pa.field("kind", pa.string(), nullable=False))
     rows = [row for log in logs for row in log.rows]
     table = pa.Table.from_pylist(rows, schema=schema)
-    frame = spark.createDataFrame(table)
+    folder = Path(mkdtemp(dir=path))
+    for part in range(FILES):
+        begin, end = (len(rows) * cut // FILES for cut in (part, part + 1))
+        pq.write_table(table.slice(begin, end - begin), folder / f"{part}.parquet")
+    frame = spark.read.parquet(str(folder))
     return frame.withColumn("date", f.to_date("at")).select(*EVENTS.fieldNames())

@@ -53,10 +53,11 @@ def test_pip4_windows_of_a_stream_are_those_of_the_batch(
     logs = [applied(1), applied(2, -400 * S), applied(3, 400 * S)]
     slow = logs[0].of("apply")[200]
     slow["at"], slow["mono_us"] = slow["at"] + 70 * S, slow["mono_us"] + 70 * S
-    applies = write_log(tmp_path, logs, files=4)
-    batch = jobs.rows_of(latency.table(frame_of(spark, logs), 60.0, BY))
+    log = tmp_path / "log"
+    applies = write_log(log, logs, files=4)
+    batch = jobs.rows_of(latency.table(frame_of(spark, logs, tmp_path), 60.0, BY))
     told: list[dict[str, Any]] = []
-    how = Following(str(tmp_path), once=True, rows_max=len(applies) // 3)
+    how = Following(str(log), once=True, rows_max=len(applies) // 3)
     outcome = following.latency(spark, how, 60.0, BY, 3.0, told.extend)
     assert by_key(told) == by_key(batch)
     assert len(told) > 30

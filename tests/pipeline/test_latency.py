@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,13 +52,13 @@ def percentiles(values: Iterable[int]) -> tuple[float, ...]:
     return (len(order), *(step / 1000 for step in steps), order[-1] / 1000, late)
 
 
-def test_groups_and_windows_are_those_of_plain_python(spark: SparkSession) -> None:
+def test_groups_and_windows_are_those_of_plain_python(spark: SparkSession, tmp_path: Path) -> None:
     log = applied(1)
     expected: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for row in log.of("apply"):
         key = (row["application"], row["site"], row["name"], row["at"] // WINDOW_US)
         expected[key].append(row["at"] - row["sent_at"])
-    table = latency.table(frame_of(spark, [log]), window_s=60).collect()
+    table = latency.table(frame_of(spark, [log], tmp_path), window_s=60).collect()
     ours = {
         (*row[1:4], round(row["window"].timestamp() * S) // WINDOW_US): tuple(row[5:])
         for row in table
@@ -68,19 +69,27 @@ def test_groups_and_windows_are_those_of_plain_python(spark: SparkSession) -> No
 
 
 @pytest.mark.parametrize("skew_us", [-400 * S, 400 * S])
-def test_clocks_that_are_off_by_minutes_do_not_show(spark: SparkSession, skew_us: int) -> None:
-    right = latency.table(frame_of(spark, [applied(1)]), None, by=("application",)).collect()
-    moved = latency.table(frame_of(spark, [applied(1, skew_us)]), None, by=("application",))
+def test_clocks_that_are_off_by_minutes_do_not_show(
+    spark: SparkSession, tmp_path: Path, skew_us: int
+) -> None:
+    right = latency.table(
+        frame_of(spark, [applied(1)], tmp_path), None, by=("application",)
+    ).collect()
+    moved = latency.table(
+        frame_of(spark, [applied(1, skew_us)], tmp_path), None, by=("application",)
+    )
     for one, other in zip(sorted(right), sorted(moved.collect()), strict=True):
         assert one[:3] == other[:3]
         # The fastest delivery, of 1 µs, counts as instantaneous.
         assert [value for value in other[3:]] == pytest.approx(list(one[3:]), abs=0.002, rel=0.01)
 
 
-def test_since_the_store_counts_updates_only(spark: SparkSession) -> None:
+def test_since_the_store_counts_updates_only(spark: SparkSession, tmp_path: Path) -> None:
     """The first row of a name in a life is what the container had missed."""
     log = applied(2, sent=False)
-    assert latency.table(frame_of(spark, [log])).count() == 0
-    table = latency.table(frame_of(spark, [log]), None, by=("application",), since=Since.STORED)
+    assert latency.table(frame_of(spark, [log], tmp_path)).count() == 0
+    table = latency.table(
+        frame_of(spark, [log], tmp_path), None, by=("application",), since=Since.STORED
+    )
     counts = {row["application"]: row["count"] for row in table.collect()}
     assert counts == {"app0": (99 - 1) * 3, "app1": (100 - 1) * 3}
