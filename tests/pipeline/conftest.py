@@ -74,17 +74,18 @@ def compiled(spark: SparkSession) -> Iterator[None]:
 def begun(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, Future[Any]]]:
-    """By the name of the fixture. Audits come one after the other; simulations take the time that
-    all others leave over."""
+    """By the name of the fixture. Spark starts first: everybody waits for it. Audits come one after
+    the other; simulations take the time that all others leave over."""
     wanted = set[str]().union(*map(later, request.session.items))
     audits: dict[str, Future[Any]] = {}
     with ThreadPoolExecutor(1, "real run") as playing, ThreadPoolExecutor(1, "audits") as auditing:
+        playing.submit(int).result()  # its thread is there before this one gives way
+        if wanted:
+            session = request.getfixturevalue("spark")
         if "audited_runs" in wanted:
             path = tmp_path_factory.mktemp("simulated")
             story = playing.submit(Story(tmp_path_factory.mktemp("runs")).run)
             written = Written(story, path, simulate_all(path))
-        if wanted:
-            session = request.getfixturevalue("spark")
         if "audited" in wanted:
             audits["audited"] = auditing.submit(
                 make_audited, session, tmp_path_factory.mktemp("audited")
