@@ -18,6 +18,7 @@ from swell.pipeline.audit_interest import interested, subscriptions
 from swell.pipeline.audit_keys import process_key
 from swell.pipeline.audit_rows import log_ends, timed
 from swell.pipeline.audit_settings import AuditSettings
+from swell.pipeline.following import settings_set
 from swell.pipeline.jobs import Topics, topics_of
 from swell.pipeline.monitor import WINDOW_S
 from swell.pipeline.schema import EVENTS
@@ -95,17 +96,15 @@ def _joined(spark: SparkSession, log: Path, settings: AuditSettings, kind: str, 
     """How many rows a join of expected deliveries with apply rows has. As in DuckDB's query, clocks
     that are off, and names that might share a number, are not looked at."""
     read = logs.read(spark, str(log))
-    usual = int(str(spark.conf.get(PARTITIONS)))
-    spark.conf.set(PARTITIONS, max(usual, read.rows // PART_ROWS))
-    try:
+    parts = max(int(str(spark.conf.get(PARTITIONS))), read.rows // PART_ROWS)
+    with settings_set(spark, {PARTITIONS: str(parts)}):
         return _count(spark, timed(read.events), settings, kind, when)
-    finally:
-        spark.conf.set(PARTITIONS, usual)
 
 
 def _count(
     spark: SparkSession, rows: DataFrame, settings: AuditSettings, kind: str, when: str
 ) -> int:
+    """Of a join, once Spark is set for it."""
 
     def followers() -> DataFrame:
         in_step = spark.sql("SELECT run, node, 0 AS own_offset_us FROM {rows} LIMIT 0", rows=rows)
