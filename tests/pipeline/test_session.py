@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import stat
 import subprocess
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,6 +17,7 @@ from swell.errors import ConfigurationError
 from swell.pipeline.failures import JobFailedError, plain_errors, sentence_of
 from swell.pipeline.java import JavaMissingError, find_java, major, shim, version_of
 from swell.pipeline.session import SQL_SETTINGS, SessionSettings, start_session
+from swell.pipeline.shims import python_shim
 
 
 def java_home(path: Path, version: str, release: bool = True) -> Path:
@@ -67,6 +70,25 @@ def test_pip8_the_shim_drops_one_argument_and_keeps_the_rest(tmp_path: Path) -> 
         [made / "bin" / "java", *words], capture_output=True, text=True, check=True
     )
     assert run.stdout.split("\n")[:-1] == ["-cp", "a b:c", "--add-opens=x", "", "$HOME"]
+
+
+def test_pip8_python_without_the_copy_of_pyspark_and_with_all_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    package = Path(pyspark.__file__).parent
+    made = python_shim(package, tmp_path / "a cache")
+    archive = package / "python" / "lib" / "pyspark.zip"
+    assert archive.exists()
+    path = ["/a b", str(archive), "/c/*"]
+    run = subprocess.run(
+        [made, "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv)", "x y", ""],
+        env={**os.environ, "PYTHONPATH": ":".join(path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "/a b:/c/* ['-c', 'x y', '']\n"
+    assert spark.sparkContext.pythonExec == str(python_shim(package))
 
 
 def test_pip8_the_session_is_set_as_the_tables_need_it(spark: SparkSession) -> None:

@@ -12,11 +12,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from swell.errors import SwellError
+from swell.pipeline.shims import write_shim
 
 MAJOR_MIN = 17
 VERSION_S = 60.0
@@ -124,16 +124,5 @@ def major(version: str) -> int:
 
 def shim(home: Path, cache: Path | None = None) -> Path:
     """A home of Java whose `java` is that of `home` without the module that it lacks."""
-    if cache is None:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swell" / "java"
-    shimmed = cache / sha256(str(home).encode()).hexdigest()[:16]
-    program = shimmed / "bin" / "java"
     text = _SHIM.format(java=home / "bin" / "java")
-    if not program.exists() or program.read_text(encoding="utf-8") != text:
-        program.parent.mkdir(parents=True, exist_ok=True)
-        # Another process may be doing the same: each writes a file of its own and renames it.
-        part = program.with_name(f"java.{os.getpid()}")
-        part.write_text(text, encoding="utf-8")
-        part.chmod(0o755)
-        part.replace(program)
-    return shimmed
+    return write_shim("java", str(home), text, cache).parent.parent

@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from swell.errors import ConfigurationError
 from swell.pipeline.java import find_java
+from swell.pipeline.shims import python_shim
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,7 +149,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", _python(settings))
     conf = SparkConf(loadDefaults=False)
     for key, value in _settings_of(settings).items():
         conf.set(key, value)
@@ -157,6 +158,17 @@ def start_session(settings: SessionSettings) -> SparkSession:
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     prepare(spark)
     return spark
+
+
+def _python(settings: SessionSettings) -> str:
+    """Which Python Spark starts. The shim is on this machine alone, and speeds up what would work
+    without."""
+    if not submitted() and (settings.master or LOCAL).startswith("local") and os.name == "posix":
+        import pyspark
+
+        with suppress(OSError):
+            return str(python_shim(Path(pyspark.__file__).parent))
+    return sys.executable
 
 
 def prepare(spark: SparkSession) -> None:
