@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from swell.pipeline.session import SessionSettings, open_session
+from swell.pipeline.session import SessionSettings, open_session, prepare
 from tests.pipeline.audited_logs import Audited, make_audited
 from tests.pipeline.audited_runs import AuditedRuns, Written, make_audited_runs
 from tests.pipeline.real_run import Story
 from tests.pipeline.simulated_runs import simulate_all
 
-LATER = ("audited", "audited_runs", "alone")
-"""Fixtures whose tests come last, in this order."""
+LATER = ("beside", "audited", "audited_runs", "alone")
+"""Marks and fixtures whose tests come last, in this order."""
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -37,6 +37,7 @@ collected in pauses, and not each time that more classes are loaded: collecting 
 a tenth of the processor from the tests."""
 GIVE_WAY = 5
 """How much nicer than the real run Spark is, since nothing of that run may be late."""
+BEGUN = pytest.StashKey["Begun"]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,8 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def later(item: pytest.Item) -> set[str]:
-    """What is begun early for a test."""
-    return set(LATER).intersection(getattr(item, "fixturenames", ()))
+    """What is begun early for a test, or that it is begun early itself."""
+    marks = {mark.name for mark in item.iter_markers()}
+    return set(LATER) & (marks | set(getattr(item, "fixturenames", ())))
 
 
 @pytest.fixture(scope="session")
@@ -60,54 +62,75 @@ def spark() -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture
-def compiled(spark: SparkSession) -> Iterator[None]:
-    """Queries are compiled, as they are for users."""
-    for key in INTERPRETED:
-        spark.conf.unset(key)
-    yield
-    for key, value in INTERPRETED.items():
-        spark.conf.set(key, value)
+Begun = Mapping[str, Future[Any]]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def begun(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[str, Future[Any]]]:
-    """By the name of the fixture. Spark starts first: everybody waits for it. Audits come one after
-    the other; simulations take the time that all others leave over."""
+) -> Iterator[Begun]:
+    """By the name of the fixture, or of the test. Spark starts first: everybody waits for it.
+    Queries beside the other tests come one after the other; simulations take the time that all
+    others leave over."""
     wanted = set[str]().union(*map(later, request.session.items))
-    audits: dict[str, Future[Any]] = {}
-    with ThreadPoolExecutor(1, "real run") as playing, ThreadPoolExecutor(1, "audits") as auditing:
+    begun: dict[str, Future[Any]] = {}
+    path = tmp_path_factory.mktemp
+    with ThreadPoolExecutor(1, "real run") as playing, ThreadPoolExecutor(1, "queries") as asking:
         playing.submit(int).result()  # its thread is there before this one gives way
         if wanted:
-            session = request.getfixturevalue("spark")
+            spark = asking.submit(beside, request.getfixturevalue("spark")).result()
         if "audited_runs" in wanted:
-            path = tmp_path_factory.mktemp("simulated")
-            story = playing.submit(Story(tmp_path_factory.mktemp("runs")).run)
-            written = Written(story, path, simulate_all(path))
+            story = playing.submit(Story(path("runs")).run)
+            simulated = path("simulated")
+            written = Written(story, simulated, simulate_all(simulated))
         if "audited" in wanted:
-            audits["audited"] = auditing.submit(
-                make_audited, session, tmp_path_factory.mktemp("audited")
-            )
+            begun["audited"] = asking.submit(make_audited, spark, path("audited"))
+        for item in request.session.items:
+            if isinstance(item, pytest.Function) and item.get_closest_marker("beside"):
+                known = {"spark": spark, "tmp_path": path("beside"), **params_of(item)}
+                begun[item.nodeid] = asking.submit(call, item, known, begun)
         if "audited_runs" in wanted:
-            audits["audited_runs"] = auditing.submit(make_audited_runs, session, written)
-        yield audits
+            begun["audited_runs"] = asking.submit(make_audited_runs, spark, written)
+        request.session.stash[BEGUN] = begun
+        yield begun
+
+
+def beside(spark: SparkSession) -> SparkSession:
+    """In the same Java, with settings of its own: queries at the same time may want others."""
+    session = spark.newSession()
+    prepare(session)
+    return session
+
+
+def params_of(item: pytest.Function) -> Mapping[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def call(item: pytest.Function, known: Mapping[str, Any], begun: Begun) -> None:
+    """A test that needs nothing but what is known, and what was begun before it."""
+    names = item._fixtureinfo.argnames
+    item.obj(**{name: known[name] if name in known else begun[name].result() for name in names})
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Of a test that has been called beside the others: what came of it."""
+    future = pyfuncitem.session.stash[BEGUN].get(pyfuncitem.nodeid)
+    return None if future is None else future.result() is None
 
 
 @pytest.fixture(scope="session")
-def audited(begun: Mapping[str, Future[Any]]) -> Audited:
+def audited(begun: Begun) -> Audited:
     result: Audited = begun["audited"].result()
     return result
 
 
 @pytest.fixture(scope="session")
-def audited_runs(begun: Mapping[str, Future[Any]]) -> AuditedRuns:
+def audited_runs(begun: Begun) -> AuditedRuns:
     result: AuditedRuns = begun["audited_runs"].result()
     return result
 
 
 @pytest.fixture
-def alone(begun: Mapping[str, Future[Any]]) -> None:
+def alone(begun: Begun) -> None:
     """Nothing else is computed beside the test: an interrupt ends all jobs of the process."""
     wait(begun.values())

@@ -7,7 +7,7 @@ in microseconds; `frame_of` turns rows of any number of runs into one Spark fram
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import mkdtemp
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from swell.events.arrow import SCHEMA
 from swell.events.schema import NAMES
@@ -437,15 +437,19 @@ PLANTERS: tuple[Callable[[GeneratedLog], None], ...] = (
 )
 
 
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """With the columns that in a log are in the path of a file."""
+    kind = pa.field("kind", pa.string(), nullable=False)
+    table = pa.Table.from_pylist(rows, schema=SCHEMA.append(kind))
+    return table.append_column("date", pc.cast(table["at"], pa.date32()))
+
+
 def frame_of(spark: SparkSession, logs: Sequence[GeneratedLog], path: Path) -> DataFrame:
     """All rows of these logs in one frame, of files that are written into a new folder there: rows
     that are handed over are held by Java, and planned with again and again."""
-    schema = SCHEMA.append(pa.field("kind", pa.string(), nullable=False))
-    rows = [row for log in logs for row in log.rows]
-    table = pa.Table.from_pylist(rows, schema=schema)
+    table = table_of([row for log in logs for row in log.rows])
     folder = Path(mkdtemp(dir=path))
     for part in range(FILES):
-        begin, end = (len(rows) * cut // FILES for cut in (part, part + 1))
+        begin, end = (len(table) * cut // FILES for cut in (part, part + 1))
         pq.write_table(table.slice(begin, end - begin), folder / f"{part}.parquet")
-    frame = spark.read.parquet(str(folder))
-    return frame.withColumn("date", f.to_date("at")).select(*EVENTS.fieldNames())
+    return spark.read.parquet(str(folder)).select(*EVENTS.fieldNames())

@@ -15,6 +15,8 @@ from swell.pipeline import latency
 from swell.pipeline.latency import Since
 from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, frame_of
 
+pytestmark = pytest.mark.beside
+
 WINDOW_US = 60 * S
 
 

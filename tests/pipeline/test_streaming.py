@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -18,16 +18,11 @@ from swell.pipeline.following import settings_set
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.session import ROCKSDB
 from tests.pipeline.audited_logs import SETTINGS, STREAMED, Audited
+from tests.pipeline.generated_logs import table_of
 from tests.pipeline.oracle import Finding
 from tests.pipeline.test_streaming_auditor import JUDGED, comparable
 
 PARTS = 4
-
-
-@pytest.fixture
-def rocksdb(spark: SparkSession) -> Iterator[None]:
-    with settings_set(spark, ROCKSDB):
-        yield
 
 
 def findings(evidence: DataFrame) -> dict[str, Counter[Finding]]:
@@ -43,31 +38,27 @@ def findings(evidence: DataFrame) -> dict[str, Counter[Finding]]:
 def run_available(spark: SparkSession, source: Path, work: Path) -> None:
     """One life of the query: it takes what there is and ends."""
     events = spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 2).parquet(str(source))
-    query = (
-        streaming.evidence(events, SETTINGS, delay_s=20.0, buckets=2)
-        .writeStream.option("checkpointLocation", str(work / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(work / "found"), format="parquet")
-    )
+    with settings_set(spark, ROCKSDB):
+        query = (
+            streaming.evidence(events, SETTINGS, delay_s=20.0, buckets=2)
+            .writeStream.option("checkpointLocation", str(work / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(work / "found"), format="parquet")
+        )
     query.awaitTermination()
 
 
+@pytest.mark.beside
 def test_a_stream_that_restarts_gives_the_verdicts_of_the_batch(
-    spark: SparkSession, audited: Audited, rocksdb: None, tmp_path: Path
+    spark: SparkSession, audited: Audited, tmp_path: Path
 ) -> None:
-    log, streamed = audited.streamed, f.col("run").startswith(STREAMED)
-    expected = findings(audited.result.evidence.where(streamed))
+    expected = findings(audited.result.evidence.where(f.col("run").startswith(STREAMED)))
     source = tmp_path / "events"
-    cuts = sorted(row["at"] for row in log.rows)
-    times = [cuts[len(cuts) * part // PARTS] for part in range(PARTS)]
-    rows = audited.frame.where(streamed).toPandas()
-    stamps = rows["at"].astype("int64") // 1000
-    for part, begin in enumerate(times):
-        end = times[part + 1] if part + 1 < PARTS else cuts[-1] + 1
-        chosen = (stamps >= begin) & (stamps < end)
-        spark.createDataFrame(rows[chosen], EVENTS).coalesce(1).write.mode("append").parquet(
-            str(source)
-        )
+    source.mkdir()
+    table = table_of(sorted(audited.streamed.rows, key=lambda row: row["at"]))
+    for part in range(PARTS):
+        begin, end = (len(table) * cut // PARTS for cut in (part, part + 1))
+        pq.write_table(table.slice(begin, end - begin), source / f"{part}.parquet")
         if part == PARTS // 2:  # the first life ends here, with all it knows in the checkpoint
             run_available(spark, source, tmp_path)
     run_available(spark, source, tmp_path)

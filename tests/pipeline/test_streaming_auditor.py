@@ -95,6 +95,7 @@ def excused_late(found: list[Finding]) -> set[tuple[object, ...]]:
     }
 
 
+@pytest.mark.beside
 @pytest.mark.parametrize("batches", [1, 3, 40])
 def test_a_stream_gives_the_verdicts_of_the_oracle(batches: int) -> None:
     kinds: Counter[str] = Counter()

@@ -13,6 +13,8 @@ from swell.pipeline import workload
 from swell.settings import ConfigSettings
 from tests.pipeline.toy_logs import row, write_file
 
+pytestmark = pytest.mark.beside
+
 
 def frame(spark: SparkSession, log: Path, **kinds: list[dict[str, Any]]) -> DataFrame:
     for number, (kind, rows) in enumerate(kinds.items(), start=1):

@@ -177,6 +177,9 @@ def prepare(spark: SparkSession) -> None:
 
     for key, value in SQL_SETTINGS.items():
         spark.conf.set(key, value)
+    java: Any = getattr(spark, "_jsparkSession", None)
+    if java is not None:  # Spark asks the active session, not this one, whether it has the name
+        spark._get_j_spark_session_class(spark._jvm).setActiveSession(java)
     spark.dataSource.register(SwellDataSource)
 
 
