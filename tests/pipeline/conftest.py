@@ -69,20 +69,21 @@ Begun = Mapping[str, Future[Any]]
 def begun(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Begun]:
-    """By the name of the fixture, or of the test. Spark starts first: everybody waits for it.
-    Queries beside the other tests come one after the other; simulations take the time that all
-    others leave over."""
+    """By the name of the fixture, or of the test. Simulations take the time that all others leave
+    over; the real run begins when Spark is there, for which everybody waits. Queries beside the
+    other tests come one after the other."""
     wanted = set[str]().union(*map(later, request.session.items))
     begun: dict[str, Future[Any]] = {}
     path = tmp_path_factory.mktemp
     with ThreadPoolExecutor(1, "real run") as playing, ThreadPoolExecutor(1, "queries") as asking:
         playing.submit(int).result()  # its thread is there before this one gives way
+        if "audited_runs" in wanted:
+            simulated = path("simulated")
+            passed = simulate_all(simulated)
         if wanted:
             spark = asking.submit(beside, request.getfixturevalue("spark")).result()
         if "audited_runs" in wanted:
-            story = playing.submit(Story(path("runs")).run)
-            simulated = path("simulated")
-            written = Written(story, simulated, simulate_all(simulated))
+            written = Written(playing.submit(Story(path("runs")).run), simulated, passed)
         if "audited" in wanted:
             begun["audited"] = asking.submit(make_audited, spark, path("audited"))
         for item in request.session.items:

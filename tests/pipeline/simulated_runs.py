@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from tests.pipeline.planted_bugs import planted
 
 LARGE = "SWELL_LARGE" in os.environ
 JOBS = 2
+GIVE_WAY = 15
 
 
 class Run(NamedTuple):
@@ -53,13 +54,14 @@ def simulate(run: Run, events: str) -> bool:
 def simulate_all(path: Path) -> Mapping[Run, Future[bool]]:
     """Begin all runs, for when nobody else needs the processor; each has a log below the path."""
     hunted = [Run(seed, bug) for bug in HUNTED for seed in range(HUNTED_SEEDS)]
-    spawning = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(JOBS, spawning, initializer=give_way)
     runs = [*SOUND, *SPOILED, *hunted]
-    begun = {run: pool.submit(simulate, run, str(path / run.name)) for run in runs}
+    pool = ProcessPoolExecutor(JOBS, multiprocessing.get_context("spawn"))
+
+    def begin() -> Mapping[Run, Future[bool]]:
+        os.nice(GIVE_WAY)  # this thread, and the processes that it starts
+        return {run: pool.submit(simulate, run, str(path / run.name)) for run in runs}
+
+    with ThreadPoolExecutor(1) as beginning:
+        begun = beginning.submit(begin).result()
     pool.shutdown(wait=False)
     return begun
-
-
-def give_way() -> None:
-    os.nice(15)

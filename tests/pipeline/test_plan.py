@@ -22,6 +22,8 @@ from swell.placement.planning import PlanSettings
 from swell.placement.space import Place, place_of
 from tests.pipeline.toy_logs import row, write_file
 
+pytestmark = pytest.mark.beside
+
 DIMENSIONS = 2
 LIMITS_US = {"t3": 5_000, "t4": 500_000}
 
@@ -78,7 +80,8 @@ def frames(spark: SparkSession, log: Path) -> DataFrame:
     assert events.schema == EVENTS
     places = monitor.places(events, DIMENSIONS)
     topics = monitor.topics(monitor.flows(events), places, DIMENSIONS).persist()
-    limits = spark.createDataFrame(list(LIMITS_US.items()), "topic string, limit_us long")
+    values = ", ".join(f"('{topic}', {limit}L)" for topic, limit in LIMITS_US.items())
+    limits = spark.sql(f"select * from values {values} as (topic, limit_us)")
     return with_limits(topics, 30_000, limits)
 
 
