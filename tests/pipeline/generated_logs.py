@@ -7,7 +7,7 @@ in microseconds; `frame_of` turns rows of any number of runs into one Spark fram
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import mkdtemp
@@ -437,19 +437,20 @@ PLANTERS: tuple[Callable[[GeneratedLog], None], ...] = (
 )
 
 
-def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """With the columns that in a log are in the path of a file."""
+def parts_of(rows: Sequence[Mapping[str, Any]], parts: int) -> Iterator[pa.Table]:
+    """Tables with the columns, too, that in a log are in the path of a file."""
     kind = pa.field("kind", pa.string(), nullable=False)
     table = pa.Table.from_pylist(rows, schema=SCHEMA.append(kind))
-    return table.append_column("date", pc.cast(table["at"], pa.date32()))
+    table = table.append_column("date", pc.cast(table["at"], pa.date32()))
+    for part in range(parts):
+        begin, end = (len(table) * cut // parts for cut in (part, part + 1))
+        yield table.slice(begin, end - begin)
 
 
 def frame_of(spark: SparkSession, logs: Sequence[GeneratedLog], path: Path) -> DataFrame:
     """All rows of these logs in one frame, of files that are written into a new folder there: rows
     that are handed over are held by Java, and planned with again and again."""
-    table = table_of([row for log in logs for row in log.rows])
     folder = Path(mkdtemp(dir=path))
-    for part in range(FILES):
-        begin, end = (len(table) * cut // FILES for cut in (part, part + 1))
-        pq.write_table(table.slice(begin, end - begin), folder / f"{part}.parquet")
+    for number, part in enumerate(parts_of([row for log in logs for row in log.rows], FILES)):
+        pq.write_table(part, folder / f"{number}.parquet")
     return spark.read.parquet(str(folder)).select(*EVENTS.fieldNames())

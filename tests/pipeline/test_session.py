@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pyspark
@@ -16,7 +17,7 @@ from swell.cli.doctor import look
 from swell.errors import ConfigurationError
 from swell.pipeline.failures import JobFailedError, plain_errors, sentence_of
 from swell.pipeline.java import JavaMissingError, find_java, major, shim, version_of
-from swell.pipeline.session import SQL_SETTINGS, SessionSettings, start_session
+from swell.pipeline.session import SQL_SETTINGS, SessionSettings, python_of, start_session
 from swell.pipeline.shims import python_shim
 
 
@@ -89,6 +90,14 @@ def test_pip8_python_without_the_copy_of_pyspark_and_with_all_else(
     )
     assert run.stdout == "/a b:/c/* ['-c', 'x y', '']\n"
     assert spark.sparkContext.pythonExec == str(python_shim(package))
+
+
+def test_pip8_python_as_it_is_where_no_shim_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert python_of(SessionSettings()) == sys.executable
+    monkeypatch.undo()
+    assert python_of(SessionSettings(master="spark://far:7077")) == sys.executable
+    assert python_of(SessionSettings()) != sys.executable
 
 
 def test_pip8_the_session_is_set_as_the_tables_need_it(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from swell.pipeline.following import settings_set
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.session import ROCKSDB
 from tests.pipeline.audited_logs import SETTINGS, STREAMED, Audited
-from tests.pipeline.generated_logs import table_of
+from tests.pipeline.generated_logs import parts_of
 from tests.pipeline.oracle import Finding
 from tests.pipeline.test_streaming_auditor import JUDGED, comparable
 
@@ -55,11 +55,10 @@ def test_a_stream_that_restarts_gives_the_verdicts_of_the_batch(
     expected = findings(audited.result.evidence.where(f.col("run").startswith(STREAMED)))
     source = tmp_path / "events"
     source.mkdir()
-    table = table_of(sorted(audited.streamed.rows, key=lambda row: row["at"]))
-    for part in range(PARTS):
-        begin, end = (len(table) * cut // PARTS for cut in (part, part + 1))
-        pq.write_table(table.slice(begin, end - begin), source / f"{part}.parquet")
-        if part == PARTS // 2:  # the first life ends here, with all it knows in the checkpoint
+    rows = sorted(audited.streamed.rows, key=lambda row: row["at"])
+    for number, part in enumerate(parts_of(rows, PARTS)):
+        pq.write_table(part, source / f"{number}.parquet")
+        if number == PARTS // 2:  # the first life ends here, with all it knows in the checkpoint
             run_available(spark, source, tmp_path)
     run_available(spark, source, tmp_path)
     ours = findings(spark.read.parquet(str(tmp_path / "found")))

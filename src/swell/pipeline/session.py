@@ -105,6 +105,11 @@ def submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def _local(settings: SessionSettings) -> bool:
+    """Whether everything runs on this machine, in a Java process of ours."""
+    return not submitted() and (settings.master or LOCAL).startswith("local")
+
+
 def check_packages() -> None:
     """Raise `ConfigurationError` where Spark is not installed."""
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
@@ -149,7 +154,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", _python(settings))
+    os.environ.setdefault("PYSPARK_PYTHON", python_of(settings))
     conf = SparkConf(loadDefaults=False)
     for key, value in _settings_of(settings).items():
         conf.set(key, value)
@@ -160,14 +165,16 @@ def start_session(settings: SessionSettings) -> SparkSession:
     return spark
 
 
-def _python(settings: SessionSettings) -> str:
-    """Which Python Spark starts. The shim is on this machine alone, and speeds up what would work
-    without."""
-    if not submitted() and (settings.master or LOCAL).startswith("local") and os.name == "posix":
+def python_of(settings: SessionSettings) -> str:
+    """Which Python Spark starts. The shim is on this machine alone, and speeds up what works without:
+    where there is no home, or no program may run in it."""
+    if _local(settings) and os.name == "posix":
         import pyspark
 
-        with suppress(OSError):
-            return str(python_shim(Path(pyspark.__file__).parent))
+        with suppress(OSError, RuntimeError):
+            shim = python_shim(Path(pyspark.__file__).parent)
+            if os.access(shim, os.X_OK):
+                return str(shim)
     return sys.executable
 
 
@@ -191,7 +198,7 @@ def _settings_of(settings: SessionSettings) -> dict[str, str]:
         chosen["spark.master"] = master
         chosen["spark.driver.memory"] = settings.memory
         chosen["spark.driver.extraJavaOptions"] = _JAVA
-        if master.startswith("local"):
+        if _local(settings):
             chosen |= _LOOPBACK
             # All of it at once: to grow and shrink the heap takes a quarter of a short job's time.
             chosen["spark.driver.extraJavaOptions"] += f" -Xms{settings.memory}"
@@ -205,7 +212,7 @@ def _settings_of(settings: SessionSettings) -> dict[str, str]:
 
 def _local_partitions(settings: SessionSettings) -> int:
     """Twice the cores of a local master: Spark's own 200 cost more than the work of a laptop."""
-    if submitted() or not (settings.master or LOCAL).startswith("local"):
+    if not _local(settings):
         return 0
     cores = settings.master.removeprefix("local").strip("[]").split(",")[0]
     return 2 * (int(cores) if cores.isdigit() else os.cpu_count() or 1)
