@@ -166,8 +166,8 @@ def start_session(settings: SessionSettings) -> SparkSession:
 
 
 def python_of(settings: SessionSettings) -> str:
-    """Which Python Spark starts. The shim is on this machine alone, and speeds up what works without:
-    where there is no home, or no program may run in it."""
+    """Which Python Spark starts. The shim is on this machine alone, and speeds up what works
+    without it, as where there is no home, or no program may run there."""
     if _local(settings) and os.name == "posix":
         import pyspark
 
