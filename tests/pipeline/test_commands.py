@@ -126,9 +126,12 @@ def test_bad_log_is_one_sentence(
 def test_bad_arguments(spark: SparkSession, tmp_path: Path) -> None:
     log = topic_log(tmp_path / "log")
     (tmp_path / "file").write_text("")
+    (tmp_path / "moves").mkdir()
     for words, sentence in (
         (["plan", "--events", str(log), "--limits", "/nowhere.csv"], "there is no file"),
         (["plan", "--events", str(log), "--out", str(tmp_path / "file")], "name a directory"),
+        (["plan", "--events", str(log), "--out", str(tmp_path / "file" / "x")], "Not a directory"),
+        (["plan", "--events", str(log), "--limit-ms", "40", "--out", str(tmp_path)], "no table"),
         (["replay", "--fraction", "2"], "a fraction is above 0"),
         (["replay", "--reading", "third"], "total or mean"),
         (["thor-resilience", "--connections", "2"], "--connections is from 3"),
@@ -163,10 +166,24 @@ def test_the_examples_of_the_page_run(
     assert "shop" in capsys.readouterr().out
 
 
-def test_the_command_line_loads_no_spark() -> None:
-    text = (
-        "import sys, swell.cli.main, swell.cli.pipeline;"
-        "print([m for m in ('pyspark', 'pyarrow', 'pandas') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("loaded", "without"),
+    [
+        ("swell.cli.main, swell.cli.pipeline", ("pyspark", "pyarrow", "pandas")),
+        ("swell.pipeline.jobs", ("matplotlib",)),
+    ],
+)
+def test_nothing_is_loaded_that_is_not_needed(loaded: str, without: tuple[str, ...]) -> None:
+    text = f"import sys, {loaded}; print([name for name in {without} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", ["pyspark", "matplotlib"])
+def test_bad_surroundings_a_package_is_missing(
+    tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    done = run("audit", "--events", str(tmp_path))
+    assert done.exit_code == 2
+    assert f"the pipeline needs {package}" in done.stderr

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from swell.cli.pipeline import app
-from swell.pipeline import following, jobs, latency
+from swell.pipeline import following, latency
 from swell.pipeline.following import Following
+from swell.pipeline.outcome import rows_of
 from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, frame_of
 from tests.pipeline.test_latency import applied
 from tests.pipeline.toy_logs import row, write_file
@@ -55,7 +56,7 @@ def test_pip4_windows_of_a_stream_are_those_of_the_batch(
     slow["at"], slow["mono_us"] = slow["at"] + 70 * S, slow["mono_us"] + 70 * S
     log = tmp_path / "log"
     applies = write_log(log, logs, files=4)
-    batch = jobs.rows_of(latency.table(frame_of(spark, logs, tmp_path), 60.0, BY))
+    batch = rows_of(latency.table(frame_of(spark, logs, tmp_path), 60.0, BY))
     told: list[dict[str, Any]] = []
     how = Following(str(log), once=True, rows_max=len(applies) // 3)
     outcome = following.latency(spark, how, 60.0, BY, 3.0, told.extend)

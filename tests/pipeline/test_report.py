@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +32,16 @@ def result_of(spark: SparkSession, violations: int) -> AuditResult:
     return AuditResult(summary, Counts(1234, 1200, 7), frame)
 
 
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
 def test_the_page_has_all_and_nothing_runs(spark: SparkSession, tmp_path: Path) -> None:
     latency = spark.createDataFrame(
         [("r", "shop", AT, 10, 1.5, 2.5, 3.5, 4.5, 0)],
@@ -47,6 +59,7 @@ def test_the_page_has_all_and_nothing_runs(spark: SparkSession, tmp_path: Path) 
     assert "<script" not in text
     assert "http" not in text
     assert "4,000.5" in text
+    assert text.count(str(AT)) == report.SHOWN_PER_VERDICT + 2
 
 
 def test_a_clean_page_says_so(spark: SparkSession, tmp_path: Path) -> None:

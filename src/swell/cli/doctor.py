@@ -58,7 +58,7 @@ def look() -> list[Finding]:
     ]
     for part, packages in {
         "core": ("apsw", "cryptography", "msgspec", "uvloop", "zstandard"),
-        "pipeline": ("pyspark", "pyarrow", "pandas", "numpy"),
+        "pipeline": ("pyspark", "pyarrow", "pandas", "numpy", "matplotlib"),
         "lab": ("numpy", "scipy", "matplotlib", "grpcio"),
     }.items():
         findings += [_package(part, package) for package in packages]

@@ -77,7 +77,7 @@ def _spread(
     """All runs, and a table of their means by the first of the columns."""
 
     def compute(spark: SparkSession) -> Outcome:
-        from swell.pipeline.jobs import rows_of
+        from swell.pipeline.outcome import rows_of
         from swell.pipeline.replay_thor import means, spread
 
         table = spread(spark, runs, one, columns).persist()

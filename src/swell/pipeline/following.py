@@ -22,7 +22,7 @@ from swell.events.schema import Kind
 from swell.pipeline import jobs, latency_stream, streaming
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.monitor import MESSAGES
-from swell.pipeline.outcome import Outcome
+from swell.pipeline.outcome import Outcome, rows_of
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.session import ROCKSDB
 from swell.pipeline.source_files import LogError
@@ -91,7 +91,7 @@ def start_audit(
     events = following.read(spark, columns=streaming.NEEDED)
     evidence = streaming.evidence(events, settings, following.delay_s)
     with settings_set(spark, ROCKSDB):
-        return following.start(evidence, lambda batch, _: hear(jobs.rows_of(batch)))
+        return following.start(evidence, lambda batch, _: hear(rows_of(batch)))
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def latency(
 
     def each(batch: DataFrame, number: int) -> None:
         ended = batch.persist()
-        rows = jobs.rows_of(tables.table(ended).orderBy(*order))
+        rows = rows_of(tables.table(ended).orderBy(*order))
         ended.unpersist()
         found["windows"] += len({row["window"] for row in rows})
         found["deliveries"] += sum(row["count"] for row in rows)
@@ -149,7 +149,7 @@ def monitor(spark: SparkSession, following: Following, window_s: float, tell: Te
         before.unpersist()
         with suppress(LogError):  # no coordinates yet
             topics = jobs.topics_of(known, window_s)
-            rows = jobs.rows_of(topics.table.orderBy("topic"))
+            rows = rows_of(topics.table.orderBy("topic"))
             topics.forget()
             outcome.facts = {"topics": len(rows), "nodes with a coordinate": len(topics.nodes)}
             outcome.tables = {"topics": rows}

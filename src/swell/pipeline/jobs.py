@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from swell.events.schema import Kind
 from swell.pipeline import audit as audits
 from swell.pipeline import generate, latency, logs, monitor, plan, replay, report, workload
 from swell.pipeline.audit_settings import AuditSettings
-from swell.pipeline.outcome import Outcome
+from swell.pipeline.outcome import Outcome, rows_of
 from swell.pipeline.source_files import LogError
 from swell.placement.monitoring import MILLI, NodeReport
 from swell.placement.planning import Move, PlanSettings
@@ -28,11 +28,6 @@ SAMPLES = 20
 
 BROADCAST_MAX = 500_000
 """Coordinates that every worker can hold: about 100 bytes each."""
-
-
-def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """A small frame on the driver."""
-    return [row.asDict(recursive=True) for row in frame.collect()]
 
 
 def audit(spark: SparkSession, events: str, settings: AuditSettings) -> Outcome:
@@ -58,15 +53,9 @@ def audit(spark: SparkSession, events: str, settings: AuditSettings) -> Outcome:
         outcome.tables["evidence"] = [_filled(row) for row in rows_of(worst)]
     outcome.frames["evidence"] = result.evidence
     times = latency.table(log.events, sla_s=settings.sla_s)
-    outcome.files["audit.html"] = _page(result, times, log.notes, settings.sla_s)
+    page = partial(report.text, result, times, log.notes, settings.sla_s)
+    outcome.files["audit.html"] = page
     return outcome
-
-
-def _page(result: audits.AuditResult, times: DataFrame, notes: Sequence[str], sla_s: float) -> str:
-    with TemporaryDirectory() as directory:
-        path = Path(directory) / "audit.html"
-        report.write(result, times, str(path), notes, sla_s)
-        return path.read_text(encoding="utf-8")
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:

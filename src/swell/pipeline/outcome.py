@@ -9,9 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -28,6 +31,9 @@ ROWS_SHOWN = 20
 FILE_COLUMNS = 140
 """Width of what goes to a file or a pipe."""
 
+WHOLE = "_SUCCESS"
+"""The file that Spark puts into a table last."""
+
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -42,30 +48,65 @@ class Outcome:
     """Shown in order; the longest are cut on a terminal, never in JSON."""
     frames: dict[str, DataFrame] = field(default_factory=dict)
     """Written below `--out`, and only then computed."""
-    files: dict[str, str] = field(default_factory=dict)
-    """Texts written below `--out`, by file name."""
+    files: dict[str, Callable[[], str]] = field(default_factory=dict)
+    """Texts written below `--out`, by file name, and only then made."""
     notes: list[str] = field(default_factory=list)
     exit_code: int = 0
 
 
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    """A small frame on the driver. Spark hands out times as this machine's clock would show them,
+    without saying so: here they are in UTC and say it."""
+    return [
+        {name: _in_utc(value) for name, value in row.asDict(recursive=True).items()}
+        for row in frame.collect()
+    ]
+
+
+def _in_utc(value: Any) -> Any:
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
+
+
 def check_out(out: Path | None) -> None:
     """Fail before a job has run, not after."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise ConfigurationError(f"--out {out} is a file: name a directory")
+    if out is None:
+        return
+    with _told(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
+
+
+@contextmanager
+def _told(out: Path) -> Iterator[None]:
+    """What the disk refuses, in one sentence."""
+    try:
+        yield
+    except FileExistsError:
+        raise ConfigurationError(f"--out {out} is a file: name a directory") from None
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigurationError(f"nothing can be written to --out {out}: {why}") from None
 
 
 def write(outcome: Outcome, out: Path) -> list[Path]:
     """Everything that is to be kept; the paths that were written."""
-    out.mkdir(parents=True, exist_ok=True)
+    with _told(out):
+        return _write(outcome, out)
+
+
+def _write(outcome: Outcome, out: Path) -> list[Path]:
     written: list[Path] = []
     for name, frame in outcome.frames.items():
         path = out / name
+        if path.exists() and not (path / WHOLE).exists():
+            raise ConfigurationError(f"{path} is there and no table of an earlier run: move it")
         frame.write.mode("overwrite").parquet(str(path))
         written.append(path)
-    texts = {**outcome.files, f"{outcome.job}.json": to_json(outcome)}
+    texts = {**outcome.files, f"{outcome.job}.json": partial(to_json, outcome)}
     for name, text in texts.items():
         path = out / name
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text(), encoding="utf-8")
         written.append(path)
     return written
 
@@ -137,5 +178,5 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, dt.datetime):
-        return value.isoformat(sep=" ", timespec="milliseconds")
+        return f"{value:%F %T}.{value.microsecond // 1000:03}Z"
     return escape(str(value))

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from swell.errors import ConfigurationError
-from swell.pipeline import report_plots
 from swell.pipeline.audit import AuditResult
+from swell.pipeline.outcome import rows_of
 from swell.pipeline.verdicts import EVIDENCE, MEANINGS, Verdict
 
 SHOWN_PER_VERDICT = 20
@@ -41,22 +41,34 @@ def write(
     notes: Sequence[str] = (),
     sla_s: float = 3.0,
 ) -> None:
-    """Write the page. `latency`: a table with windows, as `swell.pipeline.latency` gives it."""
-    rows = [] if latency is None else _latency_rows(latency)
-    text = page(result, _samples(result.evidence), rows, notes, sla_s)
+    """Write the page."""
+    page = text(result, latency, notes, sla_s)
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"the report cannot be written: {error}") from None
 
 
-def page(
+def text(
+    result: AuditResult,
+    latency: DataFrame | None,
+    notes: Sequence[str] = (),
+    sla_s: float = 3.0,
+) -> str:
+    """The page. `latency`: a table with windows, as `swell.pipeline.latency` gives it."""
+    rows = [] if latency is None else _latency_rows(latency)
+    return _page(result, _samples(result.evidence), rows, notes, sla_s)
+
+
+def _page(
     result: AuditResult,
     samples: Sequence[Mapping[str, Any]],
     latency: Sequence[Mapping[str, Any]],
     notes: Sequence[str],
     sla_s: float,
 ) -> str:
+    from swell.pipeline import report_plots  # a second, which most jobs can do without
+
     violations = sum(row.violations for row in result.summary)
     excused = sum(row.excused for row in result.summary)
     expected, delivered, skipped = result.counts
@@ -75,7 +87,8 @@ def page(
         parts.append("<h2>Latency</h2>")
         parts.append(_image(report_plots.latencies(latency, sla_s * 1000), "latency"))
         slowest = sorted(latency, key=lambda row: row["p99_ms"], reverse=True)
-        parts.append(f"<p>Slowest of {len(latency):,} groups, by the 99th percentile:</p>")
+        cut = " with the most deliveries" * (len(latency) == LATENCY_ROWS_MAX)
+        parts.append(f"<p>Slowest of the {len(latency):,} groups{cut}, by the 99th percentile:</p>")
         parts.append(_table(slowest[:LATENCY_ROWS_SHOWN]))
     if samples:
         parts.append("<h2>Evidence</h2>")
@@ -116,12 +129,12 @@ def _samples(found: DataFrame) -> list[dict[str, Any]]:
     )
     ranked = found.withColumn("rank", f.row_number().over(order))
     shown = ranked.where(f.col("rank") <= SHOWN_PER_VERDICT).orderBy("verdict", "rank")
-    return [row.asDict() for row in shown.select(*EVIDENCE.fieldNames()).collect()]
+    return rows_of(shown.select(*EVIDENCE.fieldNames()))
 
 
 def _latency_rows(latency: DataFrame) -> list[dict[str, Any]]:
     largest = latency.orderBy(f.desc("count"), *latency.columns).limit(LATENCY_ROWS_MAX)
-    return [row.asDict() for row in largest.collect()]
+    return rows_of(largest)
 
 
 def _image(address: str, what: str) -> str:

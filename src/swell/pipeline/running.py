@@ -44,7 +44,6 @@ class Run:
     def __call__(self, job: Job, events: str | None = None) -> None:
         """Run it, tell the outcome and exit with its code."""
         check_out(self.out)
-        check_packages()
         if events is not None:
             find_log(events)  # a wrong path is told before Spark has started
         with plain_errors():
@@ -98,6 +97,7 @@ def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         def command(**given: Any) -> None:
             options = _options(**{key: given.pop(key) for key in shared})
             try:
+                check_packages()
                 function(run=Run(name, *options), **given)
             except SwellError as error:
                 print(f"swell pipeline {name}: {error}", file=sys.stderr)

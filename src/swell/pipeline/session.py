@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swell.errors import ConfigurationError
+from swell.errors import ConfigurationError, SwellError
 from swell.pipeline.java import find_java
 from swell.pipeline.shims import python_shim
 
@@ -112,7 +112,8 @@ def _local(settings: SessionSettings) -> bool:
 
 def check_packages() -> None:
     """Raise `ConfigurationError` where Spark is not installed."""
-    missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
+    needed = ("pyspark", "pyarrow", "pandas", "matplotlib")
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
             f"the pipeline needs {', '.join(missing)}: run `pip install 'swell[pipeline]'`"
@@ -131,10 +132,17 @@ def open_session(settings: SessionSettings | None = None) -> Iterator[SparkSessi
     spark = start_session(settings or SessionSettings())
     try:
         yield spark
-    except BaseException:
+    except BaseException as error:
         spark.stop()
+        if isinstance(error, SwellError | KeyboardInterrupt):
+            _forget_log()
         raise
     spark.stop()
+    _forget_log()
+
+
+def _forget_log() -> None:
+    """Nothing unforeseen has happened."""
     if _Log.path is not None:
         _Log.path.unlink(missing_ok=True)
         _Log.path = None
