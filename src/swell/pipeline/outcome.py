@@ -103,7 +103,10 @@ def _write(outcome: Outcome, out: Path) -> list[Path]:
             raise ConfigurationError(f"{path} is there and no table of an earlier run: move it")
         frame.write.mode("overwrite").parquet(str(path))
         written.append(path)
-    texts = {**outcome.files, f"{outcome.job}.json": partial(to_json, outcome)}
+    texts: dict[str, Callable[[], str]] = {
+        **outcome.files,
+        f"{outcome.job}.json": partial(to_json, outcome),
+    }
     for name, text in texts.items():
         path = out / name
         path.write_text(text(), encoding="utf-8")
