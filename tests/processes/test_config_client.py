@@ -393,11 +393,12 @@ def test_the_examples_of_the_manual(cluster: LocalCluster) -> None:
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
         printed.append(done.stdout.splitlines())
-    publishing, container, blocking = printed
+    publishing, container, blocking, services = printed
     assert publishing[:2] == ["2", "3 {'pool': {'size': 20, 'max': 40}}"]
     assert publishing[-1] == "0 () ()"
     assert container == ["4 {'pool': {'size': 10}}", "now {'pool': {'size': 10}}"]
     assert blocking[-1] == "True"
+    assert services == ["10.0.0.7 8080", "['10.0.0.7:8080']"]
     # The callback prints from a thread of its own: its pieces may stand apart.
     told = " ".join(blocking)
     assert "now" in told

@@ -13,15 +13,23 @@ ROOT = Path(__file__).parents[2]
 
 
 def _commands() -> list[str]:
-    blocks = re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line.startswith("swell ")]
+    """Those of blocks without a language; jobs of the pipeline are for `tests/pipeline`."""
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    lines = [line for language, block in blocks if not language for line in block.splitlines()]
+    commands = [line.split("#")[0].strip() for line in lines]
+    return [
+        command
+        for command in commands
+        if command.startswith("swell ") and not command.startswith("swell pipeline ")
+    ]
 
 
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     commands = _commands()
     assert commands[0].startswith("swell up")
     assert "swell down" in commands
+    assert "swell node --help" in commands
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "COLUMNS": "120"}
     try:

@@ -26,7 +26,7 @@ def run(lab):
     {body}
     return Report(
         settings={{"quick": lab.quick}},
-        rows=[{{"size": 1, "ours_s": 0.5, "seed_s": 0.4}}, {{"size": 2, "ours_s": 0.25}}],
+        rows=[{{"size": 1, "ours_s": 0.5, "paper_s": 0.4}}, {{"size": 2, "ours_s": 0.25}}],
         headline={{"best": 0.25}},
         bars=[Bar.at_most("time", {bar}, 0.25)],
         notes=["a note"],
@@ -109,7 +109,7 @@ def test_a_run_prints_rows_headline_and_bars_and_writes_both_files(toys: Path) -
         "toy-good", "--quick", "--json", str(file), "--plots", str(toys / "new" / "plots")
     )
     assert code == 0
-    for text in ("ours", "seed", "0.25", "a note", "best: 0.25", "holds  time: 0.25 (bar 1)"):
+    for text in ("ours", "paper", "0.25", "a note", "best: 0.25", "holds  time: 0.25 (bar 1)"):
         assert text in out
     written = json.loads(file.read_text())
     assert written["name"] == "toy-good"

@@ -125,7 +125,7 @@ def test_a_sweep_has_a_row_for_every_point_and_system(tmp_path: Path) -> None:
         points=(1, 2, 3),
         quick_points=(2, 5),
         systems=(System(SWELL.name, swell_run), System("other", broken_run)),
-        seed_ms={2: 7.0},
+        paper_ms={2: 7.0},
     )
     lab = Lab(quick=True, plots=tmp_path)
     report = run_sweep(lab, sweep)
@@ -144,11 +144,11 @@ def test_a_sweep_has_a_row_for_every_point_and_system(tmp_path: Path) -> None:
     assert report.headline["mean in ms at 5 servers, swell"] == 5.0
 
 
-def test_the_seeds_numbers_stand_beside_the_points_that_have_one(tmp_path: Path) -> None:
+def test_the_papers_numbers_stand_beside_the_points_that_have_one(tmp_path: Path) -> None:
     system = System(SWELL.name, lambda settings: outcome())
     sweep = ripple_incremental.SWEEP._replace(name="ripple-toy", systems=(system,))
     rows = run_sweep(Lab(quick=True, plots=tmp_path), sweep).rows
-    assert [row["seed_mean_ms"] for row in rows] == [103.0, FIGURE_ONLY, 70.0]
+    assert [row["paper_mean_ms"] for row in rows] == [103.0, FIGURE_ONLY, 70.0]
 
 
 def rows_of(*sent: tuple[str, float | None, bool]) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ def test_phases_have_the_means_of_their_seconds() -> None:
     assert np.isnan(means[2])
 
 
-def test_the_changing_load_is_the_seeds_in_proportion() -> None:
+def test_the_changing_load_is_the_papers_in_proportion() -> None:
     settings = ripple_adaptive.settings_with(adaptive=False, quick=False)
     assert sum(phase.seconds for phase in settings.phases) == 150.0
     rates = [phase.rate_per_s for phase in settings.phases]
@@ -238,7 +238,7 @@ def test_overhead_is_that_of_one_server() -> None:
     assert silent.network_kib_s is None
 
 
-def test_network_is_held_against_the_seeds_ratios() -> None:
+def test_network_is_held_against_the_papers_ratios() -> None:
     systems = [
         System(name, lambda _, sent=sent: outcome(sent_bytes=sent))  # type: ignore[misc]
         for name, sent in (("swell", 100), ("flooding", 1000), ("reverse-path", 1000))
@@ -246,7 +246,7 @@ def test_network_is_held_against_the_seeds_ratios() -> None:
     rows = [ripple_overhead.measure(system, RippleSettings()) for system in systems]
     assert [bar.holds for bar in ripple_overhead.bars(rows)] == [True, True, False]
     ratios = ripple_overhead.ratios(rows)
-    assert ratios["cpu percent, swell against flooding (the seed)"] == pytest.approx(0.6898, 1e-3)
+    assert ratios["cpu percent, swell against flooding (the paper)"] == pytest.approx(0.6898, 1e-3)
     assert len(ratios) == 12
 
 
@@ -371,7 +371,7 @@ def test_costs_are_the_difference_of_two_rates() -> None:
     assert backwards.primary_s == ripple_scale.COST_S_MIN
 
 
-def test_the_model_is_shown_for_both_readings_of_the_seeds_rates() -> None:
+def test_the_model_is_shown_for_both_readings_of_the_papers_rates() -> None:
     costs = Costs(0.0004, 0.0002, 0.00002, 0.0001, 0.0005)
     rows = ripple_scale.modelled(costs)
     assert [(row["counted"], row["rate_per_s"]) for row in rows] == [

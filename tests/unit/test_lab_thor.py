@@ -40,8 +40,8 @@ def test_thr1_built_graph_is_regular_and_complete_at_both_levels(connections: in
 
 
 def test_thr1_table_1_and_the_true_optimum() -> None:
-    rows = {c: thor_topology.size_row(c) for c in thor_topology.SEED_SIZES}
-    assert all(row["N"] == row["seed_N"] for row in rows.values())
+    rows = {c: thor_topology.size_row(c) for c in thor_topology.PAPER_SIZES}
+    assert all(row["N"] == row["paper_N"] for row in rows.values())
     assert (rows[10]["best_i"], rows[10]["best_N"]) == (4, 203)
     assert all(round(row["right_root"]) == row["best_i"] for row in rows.values())
 
@@ -49,7 +49,7 @@ def test_thr1_table_1_and_the_true_optimum() -> None:
 @pytest.mark.parametrize("missing", [0, 1, 3, 4, 6])
 def test_thr2_cost_of_a_zone_that_is_not_full(missing: int) -> None:
     row = thor_topology.cost_row(10, missing)
-    assert row["extra_links"] == row["seed_cost"]
+    assert row["extra_links"] == row["paper_cost"]
     links, left = graphs.with_missing(graphs.thor(10, rng()), missing)
     degrees = np.bincount(links.ravel(), minlength=200)
     assert degrees[:left].max() - degrees[:left].min() <= 1, "spread evenly"

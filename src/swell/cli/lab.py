@@ -50,7 +50,7 @@ def lab(
         Path, typer.Option("--plots", metavar="DIR", help="Where PNG files go.")
     ] = Path("out/lab"),
 ) -> None:
-    """Run an experiment of the seeds or a comparison with a peer."""
+    """Run an experiment: a table or figure of a paper, or a comparison with a peer."""
     out = Console()
     if not out.is_terminal:
         out.width = FILE_COLUMNS

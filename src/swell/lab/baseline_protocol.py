@@ -1,6 +1,6 @@
 """What the baseline systems say to each other, and the ways that their updates take.
 
-Both are those that Ripple is compared with (seed, section 5), as small as they can be written on
+Both are those that Ripple is compared with (paper, section 5), as small as they can be written on
 our own links. Applications are numbered; the server that an application's updates are given to, its
 home, is its number modulo the servers. Updates are passed on as the frames they came in.
 

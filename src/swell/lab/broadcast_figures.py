@@ -1,4 +1,4 @@
-"""What the broadcast rates show: the seed's trends beside ours, and its Figs 4 to 7."""
+"""What the broadcast rates show: the paper's trends beside ours, and its Figs 4 to 7."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def trends(rows: Rows) -> list[Mapping[str, Any]]:
     ]  # fmt: skip
     return [
         {
-            "part": "the seed's trends, as ratios",
+            "part": "the paper's trends, as ratios",
             "trend": trend,
-            "seed": says,
+            "paper": says,
             "least": round(min(ratios), 3) if ratios else None,
             "median": round(statistics.median(ratios), 3) if ratios else None,
             "most": round(max(ratios), 3) if ratios else None,
@@ -94,7 +94,7 @@ def _bytes(rows: Rows, small: int, large: int) -> list[float]:
 
 
 def plot(lab: Lab, rows: Rows) -> None:
-    """Four panels as in the seed: solid lines for all sources, dashed for one."""
+    """Four panels as in the paper: solid lines for all sources, dashed for one."""
     canvas = Figure(figsize=(12, 8.5), dpi=110, layout="constrained")
     canvas.suptitle("Maximum sustainable broadcast rates (THOR, Figs 4-7)")
     panels = canvas.subplots(2, 2)

@@ -78,7 +78,7 @@ class Report:
     """Order of the printed columns; empty: as in the first row. Rows with a `part` are printed as
     one table per part, each with those of the columns that its rows have."""
     notes: Sequence[str] = ()
-    """Lines printed under the table: definitions, and where the seed is wrong."""
+    """Lines printed under the table: definitions, and where the paper is wrong."""
     name: str = ""
     machine: Mapping[str, Any] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Graphs that experiments measure: THOR's, and the ones its seed compares it with.
+"""Graphs that experiments measure: THOR's, and the ones its paper compares it with.
 
 A graph is its number of nodes and an (E, 2) array of undirected links. THOR's graph (2.1) has
 V = i·m + 1 zones of m = c − i + 1 nodes; `gates[a, b]` is the member of zone a (0 … m−1) that holds
@@ -65,7 +65,7 @@ def with_missing(overlay: Thor, missing: int) -> tuple[Links, int]:
 
 
 def links_between_zones(connections: int) -> int:
-    """The seed's choice i = ⌊(c+1)/3⌋."""
+    """The paper's choice i = ⌊(c+1)/3⌋."""
     return (connections + 1) // 3
 
 

@@ -1,6 +1,6 @@
-"""Ripple's default load (seed, section 5.1): 10 servers, 500 containers, 1,000 updates per second.
+"""Ripple's default load (paper, section 5.1): 10 servers, 500 containers, 1,000 updates per second.
 
-The seed ran it on ten servers of two processors each; here servers, containers and the publisher
+The paper ran it on ten servers of two processors each; here servers, containers and the publisher
 share one machine, so latency includes their waiting for each other's turns.
 """
 
@@ -12,7 +12,7 @@ from swell.lab.ripple_run import Outcome, RippleSettings, ripple_run
 SUMMARY = "Ripple's default load: 10 servers, 500 containers, 1,000 updates per second of 10 KB"
 
 MEAN_MS_MAX = 70.0
-"""The seed's best mean."""
+"""The paper's best mean."""
 QUICK_S = 8.0
 
 
@@ -74,7 +74,9 @@ def bars(outcome: Outcome) -> list[Bar]:
         Bar.at_most("updates applied out of order", 0, outcome.out_of_order),
         Bar.at_most("containers with other documents than their siblings", 0, outcome.differing),
         Bar.at_most("applications without all receipts", 0, len(outcome.unreported)),
-        Bar.at_most("mean latency in ms (the seed's best)", MEAN_MS_MAX, round(outcome.mean_ms, 2)),
+        Bar.at_most(
+            "mean latency in ms (the paper's best)", MEAN_MS_MAX, round(outcome.mean_ms, 2)
+        ),
     ]
 
 

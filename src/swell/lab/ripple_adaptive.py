@@ -21,10 +21,10 @@ from swell.settings import ConfigSettings
 
 SUMMARY = "Ripple, Fig. 13: 150 s of changing load, relays picked by load against by name"
 
-SEED_RATES_PER_S = (500.0, 1000.0, 2000.0, 500.0, 1500.0)
-SEED_RATE_PER_S = 1000.0
+PAPER_RATES_PER_S = (500.0, 1000.0, 2000.0, 500.0, 1500.0)
+PAPER_RATE_PER_S = 1000.0
 """Its default, to which the rates here are in the same proportion."""
-SEED_MS = {True: 208.21, False: 287.73}
+PAPER_MS = {True: 208.21, False: 287.73}
 """Means over all phases; by whether it is adaptive."""
 PHASE_S, PHASE_QUICK_S = 30.0, 4.0
 SCORE_QUICK_S = 1.0
@@ -35,11 +35,11 @@ WORSE = 1.2
 
 def settings_with(adaptive: bool, quick: bool) -> RippleSettings:
     base = QUICK if quick else BASE
-    share = base.rate_per_s / SEED_RATE_PER_S
+    share = base.rate_per_s / PAPER_RATE_PER_S
     seconds = PHASE_QUICK_S if quick else PHASE_S
     score_s = SCORE_QUICK_S if quick else ConfigSettings().score_s
     return base._replace(
-        phases=tuple(Phase(seconds, rate * share) for rate in SEED_RATES_PER_S),
+        phases=tuple(Phase(seconds, rate * share) for rate in PAPER_RATES_PER_S),
         slow=base.applications,
         slow_s=SLOW_QUICK_S if quick else base.slow_s,
         config=msgspec.structs.replace(base.config, adaptive=adaptive, score_s=score_s),
@@ -87,8 +87,8 @@ def rows_of(phases: Sequence[Phase], outcomes: dict[bool, Outcome]) -> list[dict
             "rate_per_s": phase.rate_per_s,
             "by_load_ms": loaded,
             "by_name_ms": named,
-            "seed_by_load_ms": "figure only",
-            "seed_by_name_ms": "figure only",
+            "paper_by_load_ms": "figure only",
+            "paper_by_name_ms": "figure only",
         }
         for number, (phase, loaded, named) in enumerate(
             zip(phases, by_load, by_name, strict=True), start=1
@@ -98,8 +98,8 @@ def rows_of(phases: Sequence[Phase], outcomes: dict[bool, Outcome]) -> list[dict
         "phase": "all",
         "by_load_ms": round(outcomes[True].mean_ms, 2),
         "by_name_ms": round(outcomes[False].mean_ms, 2),
-        "seed_by_load_ms": SEED_MS[True],
-        "seed_by_name_ms": SEED_MS[False],
+        "paper_by_load_ms": PAPER_MS[True],
+        "paper_by_name_ms": PAPER_MS[False],
         "busy": round(max(map(busy, outcomes.values())), 2),
     }
     return [*rows, whole]
@@ -111,7 +111,7 @@ def bars(outcomes: dict[bool, Outcome]) -> list[Bar]:
             "runs not passed", 0, sum(not is_passed(outcome) for outcome in outcomes.values())
         ),
         Bar.at_least(
-            "mean latency by name against by load (the seed: 1.38)",
+            "mean latency by name against by load (the paper: 1.38)",
             WORSE,
             round(outcomes[False].mean_ms / outcomes[True].mean_ms, 3),
         ),
@@ -129,8 +129,8 @@ def _plot(lab: Lab, outcomes: dict[bool, Outcome]) -> None:
 
 
 NOTES = (
-    f"rates in the proportion of the seed's (500, 1,000, 2,000, 500, 1,500), at "
-    f"{RATE_PER_S / SEED_RATE_PER_S:g} of them; quick: smaller and shorter",
+    f"rates in the proportion of the paper's (500, 1,000, 2,000, 500, 1,500), at "
+    f"{RATE_PER_S / PAPER_RATE_PER_S:g} of them; quick: smaller and shorter",
     "slow: the first container of every application by name; it takes `slow_s` for every burst, "
     "and shares a process with the others like it",
     "the slow ones' own latencies are part of every mean",

@@ -14,7 +14,7 @@ SWEEP = Sweep(
     points=(50, 250, 500, 2500, 5000),
     quick_points=(30, 240),
     notes=(
-        "the seed, figure only: Nacos does not pass with 2,500 containers; Ripple's latency does "
+        "the paper, figure only: Nacos does not pass with 2,500 containers; Ripple's latency does "
         "not change up to 500 and has grown visibly at 2,500",
         "containers of all systems live on this machine's processors: with 5,000, more than sixty "
         "thousand deliveries per second are theirs to take",

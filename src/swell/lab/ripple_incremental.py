@@ -1,6 +1,6 @@
 """Figure 11 of Ripple: latency by the share of incremental updates, 0 to 100 %.
 
-The seed measures Ripple alone: to the baselines every update is a whole value.
+The paper measures Ripple alone: to the baselines every update is a whole value.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SWEEP = Sweep(
     points=tuple(number / 10 for number in range(11)),
     quick_points=(0.0, 0.5, 1.0),
     systems=(SWELL,),
-    seed_ms={0.0: 103.0, 1.0: 70.0},
+    paper_ms={0.0: 103.0, 1.0: 70.0},
 )
 BYTES_RATIO_MAX = 0.5
 LATENCY_RATIO_MAX = 1.0
-"""The seed's: 70 ms against 103 ms, on a network that is slower than memory."""
+"""The paper's: 70 ms against 103 ms, on a network that is slower than memory."""
 
 
 def run(lab: Lab) -> Report:

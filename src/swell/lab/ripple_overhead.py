@@ -31,7 +31,7 @@ class Overhead(NamedTuple):
     network_kib_s: float | None
 
 
-SEED = {
+PAPER = {
     FLOODING.name: Overhead(41.42, 1255.02, 423.69),
     REVERSE_PATH.name: Overhead(56.37, 1607.61, 1837.21),
     SWELL.name: Overhead(28.57, 894.59, 123.82),
@@ -57,8 +57,8 @@ def run(lab: Lab) -> Report:
 
 
 def measure(system: System, settings: RippleSettings) -> dict[str, Any]:
-    seed = SEED[system.name]
-    told = {f"seed_{name}": value for name, value in zip(FIGURES, seed, strict=True)}
+    paper = PAPER[system.name]
+    told = {f"paper_{name}": value for name, value in zip(FIGURES, paper, strict=True)}
     try:
         outcome = system.run(settings)
     except SwellError as error:
@@ -80,7 +80,7 @@ def overhead_of(outcome: Outcome, settings: RippleSettings) -> Overhead:
 
 
 def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | float]:
-    """Ours against each of the others, and the seed's beside it."""
+    """Ours against each of the others, and the paper's beside it."""
     ours, *others = rows
     found: dict[str, int | float] = {}
     for other in others:
@@ -88,8 +88,8 @@ def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, int | float]:
             what = f"{figure.replace('_', ' ')}, swell against {other['system']}"
             if ours.get(figure) and other.get(figure):
                 found[what] = round(ours[figure] / other[figure], 4)
-            seed = ours[f"seed_{figure}"] / other[f"seed_{figure}"]
-            found[f"{what} (the seed)"] = round(seed, 4)
+            paper = ours[f"paper_{figure}"] / other[f"paper_{figure}"]
+            found[f"{what} (the paper)"] = round(paper, 4)
     return found
 
 
@@ -99,8 +99,8 @@ def bars(rows: Sequence[Mapping[str, Any]]) -> list[Bar]:
     column = FIGURES[-1]
     found = [Bar.at_most("swell: not passed", 0, int(not ours["passed"]))]
     for other in others:
-        what = f"network per server, swell against {other['system']} (the seed's ratio)"
-        most = round(ours[f"seed_{column}"] / other[f"seed_{column}"], 3)
+        what = f"network per server, swell against {other['system']} (the paper's ratio)"
+        most = round(ours[f"paper_{column}"] / other[f"paper_{column}"], 3)
         if ours.get(column) and other.get(column):
             found.append(Bar.at_most(what, most, round(ours[column] / other[column], 4)))
         else:
@@ -114,5 +114,5 @@ NOTES = (
     "the baselines here are bare: one copy where swell has three, no receipts, no signatures, no "
     "history, no membership, so their processor time and memory are the least that such a system "
     "can have, not those of Nacos and Padres",
-    "the seed's figures are for 1,000 updates per second on servers of two processors and 4 GB",
+    "the paper's figures are for 1,000 updates per second on servers of two processors and 4 GB",
 )

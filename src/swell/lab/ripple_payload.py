@@ -14,7 +14,7 @@ SWEEP = Sweep(
     points=(1_000, 5_000, 10_000, 50_000, 100_000),
     quick_points=(1_000, 50_000),
     notes=(
-        "the seed, figure only: latency grows with the size, Ripple's least; swell sends a whole "
+        "the paper, figure only: latency grows with the size, Ripple's least; swell sends a whole "
         "value for one update in five, the others for every one",
     ),
 )

@@ -14,7 +14,7 @@ SWEEP = Sweep(
     points=(100, 500, 1000, 1500, 2000, 2500),
     quick_points=(40, 160),
     notes=(
-        "the seed, figure only: latency grows with the rate for all systems, and Ripple's is the "
+        "the paper, figure only: latency grows with the rate for all systems, and Ripple's is the "
         "lowest at every rate; where busy says that two cores are full, what is offered waits and "
         "the point is not passed",
     ),

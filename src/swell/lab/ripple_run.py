@@ -1,4 +1,4 @@
-"""One run of Ripple's evaluation (seed, section 5.1, Table 2): servers, containers, a rate.
+"""One run of Ripple's evaluation (paper, section 5.1, Table 2): servers, containers, a rate.
 
     outcome = ripple_run(RippleSettings(seconds=60.0))
 
@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class RippleSettings(NamedTuple):
-    """Table 2 of the seed; the defaults are its defaults."""
+    """Table 2 of the paper; the defaults are its defaults."""
 
     servers: int = 10
     containers: int = 500

@@ -2,7 +2,7 @@
 
 What a mechanism saves is seen under a load that needs it, so there are four:
 
-- *default*: the shape of the seed's default load, for relaying and incremental updates;
+- *default*: the shape of the paper's default load, for relaying and incremental updates;
 - *edits*: the same, but every update changes one key. With the default's whole values, which are
   replicated whole whatever is delivered, and with updates that wait for each other and go as one
   value, incremental delivery saves less;
@@ -11,7 +11,7 @@ What a mechanism saves is seen under a load that needs it, so there are four:
 - *slow relays*: of every application one container is slow, the one that would be picked by name,
   for the choice of relays by their load.
 
-The seed's first component, the spread of applications over servers, has no switch here: it is what
+The paper's first component, the spread of applications over servers, has no switch here: it is what
 `ripple-servers` changes.
 """
 
@@ -43,8 +43,8 @@ class Switch(NamedTuple):
     column: str
     worse: float
     """At least by this factor."""
-    seed: str
-    """How much worse the seed's latency is, at 100 and at 2,500 updates per second."""
+    paper: str
+    """How much worse the paper's latency is, at 100 and at 2,500 updates per second."""
 
 
 class Load(NamedTuple):
@@ -133,7 +133,7 @@ def compared(row: dict[str, Any], whole: Mapping[str, Any], switch: Switch) -> d
         "cpu_ratio": ratio(row, whole, "server_cores"),
         "bytes_ratio": ratio(row, whole, "server_KiB_per_update"),
         "matching": switch.column.replace("_", " "),
-        "seed_latency_ratio": switch.seed,
+        "paper_latency_ratio": switch.paper,
     }
 
 
@@ -151,7 +151,7 @@ def bar_of(row: Mapping[str, Any], whole: Mapping[str, Any], switch: Switch, loa
 COLUMNS = (
     "load", "mechanisms", "passed", "mean_ms", "p99_ms", "server_cores", "server_KiB_per_update",
     "container_cores", "other_cores", "busy", "latency_ratio", "cpu_ratio", "bytes_ratio",
-    "matching", "seed_latency_ratio", "failure",
+    "matching", "paper_latency_ratio", "failure",
 )  # fmt: skip
 
 NOTES = (

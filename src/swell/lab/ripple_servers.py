@@ -14,7 +14,7 @@ SWEEP = Sweep(
     points=(1, 5, 10, 15, 20),
     quick_points=(1, 4),
     notes=(
-        "the seed, figure only: Ripple's latency does not change with the servers, those of Nacos "
+        "the paper, figure only: Ripple's latency does not change with the servers, those of Nacos "
         "and Padres grow; here every server is one more process on the same processors",
         "with fewer than three servers swell has as many copies as there are servers",
     ),

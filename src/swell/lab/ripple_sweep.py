@@ -1,10 +1,10 @@
-"""Sweeps of Ripple's evaluation (seed, section 5.2): one setting changes, everything else stays.
+"""Sweeps of Ripple's evaluation (paper, section 5.2): one setting changes, everything else stays.
 
     report = run_sweep(lab, Sweep("ripple-servers", "Fig. 7", "servers", (1, 5, 10), (1, 3)))
 
 `axis` is the field of `RippleSettings` that changes. Every point is a run of its own, from empty
 disks, for every system. A point is passed if nothing was lost, mixed up, refused or left without a
-receipt and 99 of 100 deliveries took at most three seconds, which is what the seed asks of such a
+receipt and 99 of 100 deliveries took at most three seconds, which is what the paper asks of such a
 system (section 1).
 """
 
@@ -21,8 +21,8 @@ from swell.lab.plots import figure
 from swell.lab.ripple_run import Outcome, RippleSettings, ripple_run
 
 RATE_PER_S = 250.0
-"""A quarter of the seed's. Its ten servers had twenty processors and the containers had others;
-here everything shares one machine, and at the seed's rate two cores are full."""
+"""A quarter of the paper's. Its ten servers had twenty processors and the containers had others;
+here everything shares one machine, and at the paper's rate two cores are full."""
 SECONDS = 20.0
 BASE = RippleSettings(rate_per_s=RATE_PER_S, seconds=SECONDS)
 QUICK = RippleSettings(
@@ -38,7 +38,7 @@ WITHIN_MS = 3000.0
 FULL = 0.95
 """Share of the machine's processors that counts as all of it."""
 FIGURE_ONLY = "figure only"
-"""What the seed says of a point whose number is in none of its texts and tables."""
+"""What the paper says of a point whose number is in none of its texts and tables."""
 
 Row = Mapping[str, Any]
 
@@ -64,8 +64,8 @@ class Sweep(NamedTuple):
     base: RippleSettings = BASE
     quick: RippleSettings = QUICK
     systems: tuple[System, ...] = ALL
-    seed_ms: Mapping[float, float] = {}
-    """Means of Ripple, as far as the seed's text tells them."""
+    paper_ms: Mapping[float, float] = {}
+    """Means of Ripple, as far as the paper's text tells them."""
     notes: tuple[str, ...] = ()
 
 
@@ -93,8 +93,8 @@ def measure(lab: Lab, sweep: Sweep) -> list[dict[str, Any]]:
             settings = base._replace(**changed)
             for system in sweep.systems:
                 row = {sweep.axis: point, **run_row(system, settings)}
-                if sweep.seed_ms and system.name == SWELL.name:
-                    row["seed_mean_ms"] = sweep.seed_ms.get(point, FIGURE_ONLY)
+                if sweep.paper_ms and system.name == SWELL.name:
+                    row["paper_mean_ms"] = sweep.paper_ms.get(point, FIGURE_ONLY)
                 rows.append(row)
                 advance()
     return rows
@@ -220,13 +220,13 @@ def plot(lab: Lab, sweep: Sweep, rows: Sequence[Row]) -> None:
                 if row["system"] == system.name and "mean_ms" in row
             ]
             axes.plot(*zip(*points, strict=True) if points else ((), ()), "o-", label=system.name)
-        if sweep.seed_ms:
-            axes.plot(*zip(*sweep.seed_ms.items(), strict=True), "x", label="the seed's Ripple")
+        if sweep.paper_ms:
+            axes.plot(*zip(*sweep.paper_ms.items(), strict=True), "x", label="the paper's Ripple")
         axes.set_ylim(bottom=0)
 
 
 COLUMNS = (
-    "system", "passed", "mean_ms", "p50_ms", "p99_ms", "seed_mean_ms", "server_cores",
+    "system", "passed", "mean_ms", "p50_ms", "p99_ms", "paper_mean_ms", "server_cores",
     "server_KiB_per_update", "container_cores", "other_cores", "busy", "updates", "deliveries",
     "lost", "out_of_order", "refused", "failure",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A queueing model of a large cluster under Ripple's load (seed, section 5.6). Pure functions.
+"""A queueing model of a large cluster under Ripple's load (paper, section 5.6). Pure functions.
 
 A model, not a measurement. Every node is one loop with one queue: updates of which it is primary
 and updates of which it is a backup wait for their turn in the order of arrival (M/G/1, Poisson

@@ -1,7 +1,7 @@
 """THOR, Figs 4 to 7: the highest broadcast rate that an overlay of real nodes sustains.
 
 Nodes are evenly divided among worker processes on this machine and talk over TCP on loopback.
-Every node has a sink; either one node or all of them have a source. The seed raises the rate
+Every node has a sink; either one node or all of them have a source. The paper raises the rate
 until the nodes cannot keep up and messages accumulate. Here that rate is found from the other
 side, which is faster and does not depend on queues overflowing:
 
@@ -258,6 +258,6 @@ NOTES = (
     "the receive rate, over windows of 100 ms and over sinks",
     "closed_loop_cpu_us: processor time of all workers per delivery in the closed loop; unlike the "
     "rates it depends little on what else the machine does",
-    "the seed's curves have no numbers in its text; it used 22 machines, here all nodes share the "
+    "the paper's curves have no numbers in its text; it used 22 machines, here all nodes share the "
     "processors of one: spreading the load over sources cannot add processors",
 )

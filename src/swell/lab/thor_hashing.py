@@ -37,15 +37,15 @@ STATISTICS = ("mean", "std", "90th")
 
 @dataclass(frozen=True)
 class Scheme:
-    """One row of Table 3, with the numbers that the seed prints."""
+    """One row of Table 3, with the numbers that the paper prints."""
 
     connections: int
     points: int
     levels: int
-    seed: tuple[float, float, float]
+    paper: tuple[float, float, float]
     """Mean, standard deviation and 90th percentile of partition sizes."""
-    seed_points: int
-    seed_relative_size: float
+    paper_points: int
+    paper_relative_size: float
 
     @property
     def tolerance(self) -> float:
@@ -193,13 +193,13 @@ def run(lab: Lab) -> Report:
         for scheme, salts, hashed in plan:
             found = measure(scheme, salts, hashed, advance)
             rows.append(_row(scheme, salts, hashed, found))
-            worst[scheme] = float(np.abs(found / scheme.seed - 1).max())
+            worst[scheme] = float(np.abs(found / scheme.paper - 1).max())
     return Report(
         settings={"digests_max": limit, "position_bits": 64 - OWNER_BITS},
         rows=rows,
         headline={
-            "farthest from the seed, p > 1": max(worst[s] for s in TABLE if s.points > 1),
-            "farthest from the seed, p = 1": max(worst[s] for s in TABLE if s.points == 1),
+            "farthest from the paper, p > 1": max(worst[s] for s in TABLE if s.points > 1),
+            "farthest from the paper, p = 1": max(worst[s] for s in TABLE if s.points == 1),
         },
         bars=_bars(worst),
         columns=COLUMNS,
@@ -209,30 +209,30 @@ def run(lab: Lab) -> Report:
 
 COLUMNS = (
     *("c", "scheme", "p", "salts", "zone_points", "points", "rel_size"),
-    *("mean", "seed_mean", "std", "theory_std", "seed_std", "ratio_std"),
-    *("90th", "seed_90th", "ratio_90th"),
+    *("mean", "paper_mean", "std", "theory_std", "paper_std", "ratio_std"),
+    *("90th", "paper_90th", "ratio_90th"),
 )
 NOTES = (
-    "A number is the mean over the salts; of the seed's own runs nothing is said.",
+    "A number is the mean over the salts; of the paper's own runs nothing is said.",
     "theory std: the root of the exact expected variance (arcs are Dirichlet distributed).",
     "zone points PCG64: those of zone rings from a uniform generator; SHA-1 would take too long.",
-    "c=30, p=38: the seed's 4.9e-05 is low for this scheme, theory gives 5.14e-05. Single runs "
+    "c=30, p=38: the paper's 4.9e-05 is low for this scheme, theory gives 5.14e-05. Single runs "
     "scatter by 2.5 %, and one in twelve of ours prints 4.9e-05 or less.",
 )
 
 
 def _bars(worst: dict[Scheme, float]) -> list[Bar]:
     differing = sum(
-        scheme.total_points != scheme.seed_points
-        or round(scheme.relative_size, 4) != scheme.seed_relative_size
+        scheme.total_points != scheme.paper_points
+        or round(scheme.relative_size, 4) != scheme.paper_relative_size
         for scheme in TABLE
     )
     return [
-        Bar.at_most("rows whose points or relative size differ from the seed's", 0, differing),
+        Bar.at_most("rows whose points or relative size differ from the paper's", 0, differing),
         *(
             Bar.at_most(
                 f"c={scheme.connections} {_kind(scheme)} p={scheme.points}: farthest of mean, std "
-                "and 90th % from the seed's",
+                "and 90th % from the paper's",
                 scheme.tolerance,
                 deviation,
             )
@@ -254,13 +254,13 @@ def _row(scheme: Scheme, salts: int, hashed: bool, found: NDArray[np.float64]) -
         "salts": salts,
         "zone_points": "SHA-1" if hashed else "PCG64",
         "points": scheme.total_points,
-        "seed_points": scheme.seed_points,
+        "paper_points": scheme.paper_points,
         "rel_size": round(scheme.relative_size, 4),
-        "seed_rel_size": scheme.seed_relative_size,
+        "paper_rel_size": scheme.paper_relative_size,
         "theory_std": expected_std(scheme),
     }
-    for statistic, measured, seed in zip(STATISTICS, found, scheme.seed, strict=True):
+    for statistic, measured, paper in zip(STATISTICS, found, scheme.paper, strict=True):
         row[statistic] = float(measured)
-        row[f"seed_{statistic}"] = seed
-        row[f"ratio_{statistic}"] = round(float(measured / seed), 4)
+        row[f"paper_{statistic}"] = paper
+        row[f"ratio_{statistic}"] = round(float(measured / paper), 4)
     return row

@@ -38,9 +38,9 @@ SEED = 20
 NOTES = (
     "A share is relative to the nodes still alive at that failure rate, not to all nodes.",
     "Nodes fail independently, links do not fail. The tree has degree 3.",
-    "The seed's Fig. 2 is a drawing; its text says: no degradation up to 50 % failures, and THOR "
+    "The paper's Fig. 2 is a drawing; its text says: no degradation up to 50 % failures, and THOR "
     "and the complete graph alone get better with size. The hypercube does too: its degree grows.",
-    "At c = 10 the seed's 50 % is not quite reached: a few of the living are cut off.",
+    "At c = 10 the paper's 50 % is not quite reached: a few of the living are cut off.",
     "Better with size holds up to 90 % failures. At 95 % c = 10 (ten survivors, of whom two are a "
     "fifth) is above c = 30 again, and at 99 % every size has fallen apart.",
 )
@@ -154,7 +154,7 @@ def run(lab: Lab) -> Report:
             "label": label,
             "nodes": nodes,
             "runs": repeats,
-            "seed_50%": 1.0 if family == "THOR" else None,
+            "paper_50%": 1.0 if family == "THOR" else None,
             **{f"{rate}%": float(value) for rate, value in zip(failed, curves[label], strict=True)},
         }
         for family, label, nodes, _, repeats in compared
@@ -165,7 +165,7 @@ def run(lab: Lab) -> Report:
         rows=rows,
         headline=_headline(curves, failed),
         bars=_bars(curves, failed),
-        columns=["label", "nodes", "runs", "seed_50%", *(f"{r}%" for r in failed if r in PRINTED)],
+        columns=["label", "nodes", "runs", "paper_50%", *(f"{r}%" for r in failed if r in PRINTED)],
         notes=NOTES,
     )
 

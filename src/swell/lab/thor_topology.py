@@ -1,7 +1,7 @@
 """Tables 1 and 2 of THOR, and the cost of zones that are not full (2.2), on built graphs.
 
 Table 1 gives the overlay's size for i = ⌊(c+1)/3⌋ links between zones per node. The exact best i
-comes from ∂N/∂i = 3i² − 4(c+1)i + (c+1)² − 1 = 0; the root that the seed prints is another one.
+comes from ∂N/∂i = 3i² − 4(c+1)i + (c+1)² − 1 = 0; the root that the paper prints is another one.
 
 Table 2 compares diameter, bisection width and bottleneck degree. Here they are measured: the
 diameter by breadth-first search, the bottleneck by tracing the dissemination path of every pair,
@@ -31,7 +31,7 @@ from swell.lab.graphs import Links, links_between_zones, overlay_size
 
 SUMMARY = "THOR Tables 1 and 2: overlay sizes; diameter, bisection, bottleneck of built graphs"
 
-SEED_SIZES = {
+PAPER_SIZES = {
     10: 200, 20: 1_386, 30: 4_431, 40: 10_220, 50: 19_686, 60: 33_661, 70: 53_040, 80: 78_786,
     90: 111_691, 100: 152_660, 110: 202_686, 120: 262_521, 130: 333_080,
 }  # fmt: skip
@@ -70,7 +70,7 @@ def size_row(connections: int) -> Row:
         "zone_size": connections - between + 1,
         "zones": between * (connections - between + 1) + 1,
         "N": overlay_size(connections, between),
-        "seed_N": SEED_SIZES[connections],
+        "paper_N": PAPER_SIZES[connections],
         "best_i": best,
         "best_N": overlay_size(connections, best),
         "right_root": right_root(connections),
@@ -90,16 +90,16 @@ def thor_row(connections: int) -> Row:
         "N": nodes,
         "degree_min": int(degrees.min()),
         "degree_max": int(degrees.max()),
-        "seed_degree_above": (27 * nodes / 5) ** (1 / 3),
-        "seed_degree_below": (27 * nodes / 4) ** (1 / 3),
+        "paper_degree_above": (27 * nodes / 5) ** (1 / 3),
+        "paper_degree_below": (27 * nodes / 4) ** (1 / 3),
         "hops_max": routed.hops_max,
-        "seed_diameter": 3,
+        "paper_diameter": 3,
         "bottleneck": routed.bottleneck,
         "exact_bottleneck": exact_bottleneck(connections),
-        "seed_bottleneck": 4 / 9 * (27 * nodes / 4) ** (2 / 3),
+        "paper_bottleneck": 4 / 9 * (27 * nodes / 4) ** (2 / 3),
         "bisection_min": bisection_at_least(graph),
         "bisection_max": cut(links, np.arange(nodes) < nodes // 2),
-        "seed_bisection": (27 * nodes / 5) ** (4 / 3) / 81,
+        "paper_bisection": (27 * nodes / 5) ** (4 / 3) / 81,
     }
     if nodes > ALL_PAIRS_NODES_MAX:
         sources = np.linspace(0, nodes - 1, BFS_SOURCES).astype(np.int64)
@@ -121,7 +121,7 @@ def exact_bottleneck(connections: int) -> int:
     return max(size * size, 2 * between * size + 1)
 
 
-def other_row(name: str, links: Links, side: np.ndarray[Any, Any], seed: Row) -> Row:
+def other_row(name: str, links: Links, side: np.ndarray[Any, Any], paper: Row) -> Row:
     nodes = int(links.max()) + 1
     graph = adjacency(links, nodes)
     paths = shortest_paths(graph)
@@ -135,7 +135,7 @@ def other_row(name: str, links: Links, side: np.ndarray[Any, Any], seed: Row) ->
         "bottleneck": bottleneck(links, paths),
         "bisection_min": bisection_at_least(graph),
         "bisection_max": cut(links, side),
-        **seed,
+        **paper,
     }
 
 
@@ -146,23 +146,25 @@ def other_rows() -> list[Row]:
     tree_half = np.zeros(382, dtype=bool)
     tree_half[graphs.preorder(tree)[:191]] = True
 
-    def seed(diameter: float, bottleneck: float, bisection: float) -> Row:
+    def paper(diameter: float, bottleneck: float, bisection: float) -> Row:
         return {
-            "seed_diameter": diameter,
-            "seed_bottleneck": bottleneck,
-            "seed_bisection": bisection,
+            "paper_diameter": diameter,
+            "paper_bottleneck": bottleneck,
+            "paper_bisection": bisection,
         }
 
     return [
-        other_row("ring", graphs.ring(nodes), half, seed(nodes / 2, nodes**2 / 8, 2)),
-        other_row("2D torus", graphs.torus(side), half, seed(side - 1, nodes * side / 8, 2 * side)),
+        other_row("ring", graphs.ring(nodes), half, paper(nodes / 2, nodes**2 / 8, 2)),
+        other_row(
+            "2D torus", graphs.torus(side), half, paper(side - 1, nodes * side / 8, 2 * side)
+        ),
         other_row(
             "tree, d=3",
             tree,
             tree_half,
-            seed(2 * math.log(382, degree - 1), 382**2 * (degree - 1) / degree**2, 1),
+            paper(2 * math.log(382, degree - 1), 382**2 * (degree - 1) / degree**2, 1),
         ),
-        other_row("hypercube", graphs.hypercube(8), half, seed(8, nodes / 2, nodes / 2)),
+        other_row("hypercube", graphs.hypercube(8), half, paper(8, nodes / 2, nodes / 2)),
     ]
 
 
@@ -179,7 +181,7 @@ def cost_row(connections: int, missing: int) -> Row:
         "left": left,
         "busiest_node": int(degrees.max()),
         "extra_links": int(degrees.sum()) - connections * left,
-        "seed_cost": between * size - (between + missing) * (size - missing),
+        "paper_cost": between * size - (between + missing) * (size - missing),
     }
 
 
@@ -187,7 +189,7 @@ def run(lab: Lab) -> Report:
     built = BUILT_QUICK if lab.quick else BUILT
     connections, missing = MISSING
     steps: list[Callable[[], list[Row]]] = [
-        lambda: [size_row(c) for c in SEED_SIZES],
+        lambda: [size_row(c) for c in PAPER_SIZES],
         *((lambda c=c: [thor_row(c)]) for c in built),
         other_rows,
         *((lambda f=f: [cost_row(connections, f)]) for f in missing),
@@ -214,25 +216,25 @@ def run(lab: Lab) -> Report:
 
 
 COLUMNS = (
-    *("graph", "c", "i", "zone_size", "zones", "N", "seed_N", "best_i", "best_N"),
-    *("right_root", "printed_root", "degree_max", "seed_degree_above"),
-    *("diameter", "seed_diameter", "bottleneck"),
-    *("seed_bottleneck", "bottleneck_any_path", "pairs_with_several_paths"),
-    *("bisection_min", "bisection_max", "seed_bisection"),
-    *("missing", "left", "busiest_node", "extra_links", "seed_cost"),
+    *("graph", "c", "i", "zone_size", "zones", "N", "paper_N", "best_i", "best_N"),
+    *("right_root", "printed_root", "degree_max", "paper_degree_above"),
+    *("diameter", "paper_diameter", "bottleneck"),
+    *("paper_bottleneck", "bottleneck_any_path", "pairs_with_several_paths"),
+    *("bisection_min", "bisection_max", "paper_bisection"),
+    *("missing", "left", "busiest_node", "extra_links", "paper_cost"),
 )
 NOTES = (
     "Table 1: i = ⌊(c+1)/3⌋ is near the best, not at it; the right root is "
     "(4(c+1) − √(4c²+8c+16))/6, the printed one has another square root.",
-    "Degree: the seed's lower limit for c needs c ≥ 15.",
-    "Bottleneck: exactly max(m², 2im+1) paths, m the zone size. The seed's bound is too low: 428 "
+    "Degree: the paper's lower limit for c needs c ≥ 15.",
+    "Bottleneck: exactly max(m², 2im+1) paths, m the zone size. The paper's bound is too low: 428 "
     "at c = 30, where 441 paths share a link.",
-    "The seed calls the shortest path between two nodes unique. It is not: three hops also lead "
+    "The paper calls the shortest path between two nodes unique. It is not: three hops also lead "
     "through a third zone. Dissemination paths are, and they load the busiest link less "
     "(bottleneck) than shortest paths shared evenly (bottleneck any path).",
     "Bisection: at least λ₂N/4 (second eigenvalue of the Laplacian), at most the cut between two "
     "halves in node order (zones; branches of the tree). The extract prints Ω(N^1/3) for the "
-    "seed's own bound (27N/5)^(4/3)/81, which is Ω(N^4/3).",
+    "paper's own bound (27N/5)^(4/3)/81, which is Ω(N^4/3).",
     "Other graphs: the torus' diameter is √N, not √N − 1; halves of a tree cost more than 1 link.",
     "Diameters above 1,500 nodes: from 200 sources; no path of Algorithm 1 has more than 3 hops.",
 )
@@ -241,9 +243,9 @@ NOTES = (
 def _bars(rows: list[Row], thor: list[Row]) -> list[Bar]:
     sizes = [row for row in rows if row["part"].startswith("Table 1")]
     costs = [row for row in rows if row["part"].startswith("2.2")]
-    exact = sum(row["N"] == row["seed_N"] for row in sizes)
+    exact = sum(row["N"] == row["paper_N"] for row in sizes)
     return [
-        Bar.at_least("sizes of Table 1 that are exact", len(SEED_SIZES), exact),
+        Bar.at_least("sizes of Table 1 that are exact", len(PAPER_SIZES), exact),
         Bar.at_least(
             "sizes where the right root, rounded, is the best i",
             len(sizes),
@@ -278,8 +280,8 @@ def _bars(rows: list[Row], thor: list[Row]) -> list[Bar]:
         ),
         *(
             Bar.at_least(
-                f"c={row['c']}: bisection is proven above the seed's bound",
-                row["seed_bisection"],
+                f"c={row['c']}: bisection is proven above the paper's bound",
+                row["paper_bisection"],
                 row["bisection_min"],
             )
             for row in thor
@@ -288,6 +290,6 @@ def _bars(rows: list[Row], thor: list[Row]) -> list[Bar]:
         Bar.at_least(
             "zones that are not full: extra links as the formula of 2.2 says",
             len(costs),
-            sum(row["extra_links"] == row["seed_cost"] for row in costs),
+            sum(row["extra_links"] == row["paper_cost"] for row in costs),
         ),
     ]

@@ -1,4 +1,4 @@
-"""The five properties of the Bulletin Board over write and notify rows (BRD-2; seed 4, section 4).
+"""The five properties of the Bulletin Board over write and notify rows (BRD-2; paper, section 4).
 
 A notify row says which write each entry of a view reads from, so the function `readsFrom` of the
 definitions is given and need not be guessed. The first three properties are about safety and hold

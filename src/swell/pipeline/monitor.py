@@ -5,7 +5,7 @@ rate of every flow: of a producer into a topic (`source` is the client) or to a 
 is the client), as the topic's home (`node`) saw it. A flow that was not reported for `window_s`
 has ended. All quantities are whole numbers until the last division, and every choice has a total
 order behind it: the same log gives the same table, bit by bit, on any number of cores, and the
-same as `swell.placement.monitoring` computes inside a node.
+same as `swell.placement.monitoring` computes in one process.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Spark finds the topics that violate their limit, have lost their home or must leave an overloaded
 one, and ranks the nodes for each of them by W(t, b) (`plan_ranking`). What is left is a choice one
 after the other, each depending on those before: it is made on the driver by
-`swell.placement.planning.choose`, the same code that nodes run. So both give the same moves.
+`swell.placement.planning.choose`, plain code without Spark, which gives the same moves alone.
 """
 
 from __future__ import annotations

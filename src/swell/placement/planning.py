@@ -28,7 +28,7 @@ class PlanSettings(msgspec.Struct, frozen=True):
     """When a node has too much."""
 
     rate_out_max: float = 1_500_000.0
-    """R_out^th: messages per second that a node may send. The seed's value is for 8 CPUs."""
+    """R_out^th: messages per second that a node may send. The paper's value is for 8 CPUs."""
     utilization_max: float = UTILIZATION_MAX
     """Of CPU, memory and network; the highest counts."""
 

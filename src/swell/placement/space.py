@@ -6,7 +6,7 @@ same whoever adds it up; distances are written out term by term, so that they ar
 implementation down to the last bit.
 
 How far a client lies from its centroid is `deviation_us`: never less than what the client is
-further away from anything than the centroid is. Where heights are zero it is the seed's distance;
+further away from anything than the centroid is. Where heights are zero it is the paper's distance;
 with heights, that distance would count a client's own access link three times.
 """
 
