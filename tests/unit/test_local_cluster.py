@@ -137,6 +137,9 @@ def test_settings_from_presets_and_files(tmp_path: Path) -> None:
     file.write_text("[overlay]\nconnections = 11\n")
     assert load_settings(str(file)).overlay.connections == 11
     assert load_settings(str(file)).membership == Settings().membership
+    file.write_text("[overlay]\nconections = 11\n")
+    with pytest.raises(ConfigurationError, match="conections"):
+        load_settings(str(file))
     file.write_text("[overlay]\nconnections = 'many'\n")
     with pytest.raises(ConfigurationError, match="connections"):
         load_settings(str(file))

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class Settings(msgspec.Struct, frozen=True):
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings of one node. Every node of a cluster should run with the same ones."""
 
     membership: MembershipSettings = MembershipSettings()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class ConfigSettings(msgspec.Struct, frozen=True):
+class ConfigSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Configurations and their delivery. Switches turn one mechanism off each, for comparisons."""
 
     relay_fanout: int = 60
@@ -99,7 +99,7 @@ FOLLOWED: dict[str, Bounds | None] = {
 """Settings of `ConfigSettings` that can change while a node runs; None: a switch."""
 
 
-class ServiceSettings(msgspec.Struct, frozen=True):
+class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Health checks of services' instances."""
 
     check_interval_s: float = 5.0

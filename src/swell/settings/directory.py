@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class RaftSettings(msgspec.Struct, frozen=True):
+class RaftSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The directory's replicated log. All voters should run with the same ones. Time is counted in
     ticks of the running process: one that was paused does not find its leader overdue when it
     resumes."""
@@ -54,7 +54,7 @@ class RaftSettings(msgspec.Struct, frozen=True):
         assert 0 < self.heartbeat_ticks < self.election_ticks
 
 
-class DirectorySettings(msgspec.Struct, frozen=True):
+class DirectorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The directory: who belongs to the cluster."""
 
     sweep_interval_s: float = 1.0

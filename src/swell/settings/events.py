@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class EventSettings(msgspec.Struct, frozen=True):
+class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files of API events, for the pipeline."""
 
     directory: str = ""

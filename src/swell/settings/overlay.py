@@ -7,7 +7,7 @@ import math
 import msgspec
 
 
-class MembershipSettings(msgspec.Struct, frozen=True):
+class MembershipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """SWIM with Lifeguard inside one zone."""
 
     probe_interval_s: float = 1.0
@@ -68,7 +68,7 @@ class MembershipSettings(msgspec.Struct, frozen=True):
         return rounds + self.suspicion_max_factor * self.suspicion_min_s(members) + spread
 
 
-class CoordinateSettings(msgspec.Struct, frozen=True):
+class CoordinateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Vivaldi network coordinates with height, in seconds."""
 
     dimensions: int = 8
@@ -89,7 +89,7 @@ class CoordinateSettings(msgspec.Struct, frozen=True):
     """Samples outside (0, rtt_max_s] are refused."""
 
 
-class OverlaySettings(msgspec.Struct, frozen=True):
+class OverlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """THOR: zones as cliques, and a complete graph of zones."""
 
     connections: int = 20

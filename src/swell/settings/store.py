@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class StoreSettings(msgspec.Struct, frozen=True):
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The replicated store. The first three are fixed when a cluster is created."""
 
     slots: int = 256
