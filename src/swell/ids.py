@@ -64,6 +64,16 @@ def epoch_of(start: int, moves: int) -> int:
     return start * MOVES_PER_START + min(moves, MOVES_PER_START - 1)
 
 
+LIVES_PER_DIRECTORY = 1_000_000
+
+
+def life_of(made_s: int, start: int) -> int:
+    """The number that events give a start of a node. Those of one data directory are consecutive,
+    which shows if one is missing; those of a directory that was made later are higher, though it
+    counts from 1 again."""
+    return made_s * LIVES_PER_DIRECTORY + start
+
+
 class MessageId(NamedTuple):
     """Identity of one multicast: unique for ever, since `epoch` grows with every process start."""
 

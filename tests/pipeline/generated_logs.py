@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from swell.events.arrow import SCHEMA
 from swell.events.schema import NAMES
+from swell.ids import life_of
 from swell.pipeline.schema import EVENTS
 
 Row = dict[str, Any]
@@ -63,7 +64,8 @@ class GeneratedLog:
         self.skews_us.setdefault(node, skew_us)
         boot_us = BEGIN_US - 3600 * S - machine * 977 * S
         self.boots_us.setdefault(node, boot_us)
-        self.starts[node] = self.starts.get(node, 0) + 1
+        none_yet = life_of(BEGIN_US // S, 0) if role == "node" and machine % 2 else 0
+        self.starts[node] = self.starts.get(node, none_yet) + 1
         self.emit("start", node, t)
 
     def emit(self, kind: str, node: str, t: int, **fields: Any) -> Row:

@@ -127,7 +127,8 @@ class Oracle:
             ends = [-INFINITE, *(max(row["at"] for row in one) for one in rows)]
             begins = [*(min(row["at"] for row in one) for one in rows), INFINITE]
             if rows and rows[0][0]["role"] == "node":
-                numbered = zip(starts, [0, *starts], ends, begins, strict=False)
+                none_yet = starts[0] // 10**6 * 10**6  # of its data directory
+                numbered = zip(starts, [none_yet, *starts], ends, begins, strict=False)
                 found[node, "node"] += [
                     (end, begin) for start, before, end, begin in numbered if start > before + 1
                 ]

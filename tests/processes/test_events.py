@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections import defaultdict
 from collections.abc import Coroutine
 from pathlib import Path
@@ -47,6 +48,16 @@ def lives_of(rows: Rows) -> dict[tuple[str, int], list[int]]:
         for row in several:
             lives[row["node"], row["start"]].append(row["row"])
     return {life: sorted(numbers) for life, numbers in lives.items()}
+
+
+def numbers_of(node: str, events: Path) -> dict[int, list[int]]:
+    """The numbers of its rows, by its lives in their order."""
+    lives = lives_of(rows_in(events))
+    return {start: lives[name, start] for name, start in sorted(lives) if name == node}
+
+
+def contents_of(events: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in events.rglob("*.parquet")}
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -153,7 +164,10 @@ def test_a_kill_leaves_whole_files_and_the_next_start_removes_the_rest(tmp_path:
     victim = cluster.plan.nodes[0].name
 
     def complete() -> set[Path]:
-        return set(events.rglob(f"{victim}-1-*.parquet"))
+        return set(events.rglob(f"{victim}-*.parquet"))
+
+    def hidden() -> set[Path]:
+        return set(events.rglob(f".{victim}-*.part"))
 
     try:
         await_condition(lambda: len(complete()) >= 3, WITHIN_S, "files of the victim")
@@ -163,18 +177,40 @@ def test_a_kill_leaves_whole_files_and_the_next_start_removes_the_rest(tmp_path:
             WITHIN_S,
             "the others find the crash",
         )
-        kept = complete()
-        before = lives_of(rows_in(events))[victim, 1]
+        kept, left = complete(), hidden()
+        ((life, before),) = numbers_of(victim, events).items()
         assert before[0] == 1
         cluster.start([[victim]])
-        await_condition(lambda: any(events.rglob(f"{victim}-2-*.parquet")), WITHIN_S, "life 2")
-        assert not list(events.rglob(f".{victim}-1-*.part"))
-        assert complete() == kept
+        await_condition(lambda: complete() > kept, WITHIN_S, "files of the second life")
+        assert not left & hidden()
     finally:
         cluster.stop()
-    lives = lives_of(rows_in(events))
-    assert lives[victim, 1] == before
-    assert lives[victim, 2] == list(range(1, len(lives[victim, 2]) + 1))
+    lives = numbers_of(victim, events)
+    assert list(lives) == [life, life + 1]
+    assert lives[life] == before
+    assert lives[life + 1] == list(range(1, len(lives[life + 1]) + 1))
+
+
+def test_nodes_that_lost_their_data_write_beside_what_is_there(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    cluster = started(tmp_path)
+    cluster.stop()
+    names = [spec.name for spec in cluster.plan.nodes]
+    before, files = lives_of(rows_in(events)), contents_of(events)
+    assert {name for name, _ in before} == {*names}
+    shutil.rmtree(cluster.path / "nodes")
+    try:
+        cluster.start()
+        cluster.await_whole(START_S, lambda graph: None)
+    finally:
+        cluster.stop()
+    assert {path: data for path, data in contents_of(events).items() if path in files} == files
+    for name in names:
+        first, second = numbers_of(name, events).items()
+        assert first[1] == before[name, first[0]]
+        assert second[1] == list(range(1, len(second[1]) + 1))
+        at = [row["at"] for row in rows_in(events)["start"] if row["node"] == name]
+        assert at == sorted(at)
 
 
 def test_a_disk_that_takes_nothing_costs_rows_and_no_service(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make(tmp_path: Path, clock: Clock) -> Callable[..., EventFiles]:
-    def made(**settings: float) -> EventFiles:
-        return EventFiles(EventSettings(directory=str(tmp_path), **settings), "n1", 7, clock)  # type: ignore[arg-type]
+    def made(start: int = 7, **settings: float) -> EventFiles:
+        return EventFiles(EventSettings(directory=str(tmp_path), **settings), "n1", start, clock)  # type: ignore[arg-type]
 
     return made
 
@@ -165,6 +165,54 @@ def test_what_a_killed_life_left_is_removed_by_the_next(make: Make, tmp_path: Pa
     others.touch()
     make()
     assert hidden(tmp_path) == [others.name]
+
+
+def test_files_of_earlier_lives_stay_whatever_their_numbers(
+    make: Make, source: Source, tmp_path: Path
+) -> None:
+    """A process that counts anew, or whose clock was set back, writes beside what is there."""
+    for start in (7, 7, 3, 20):
+        files = make(start)
+        files.write(source(applied()))
+        files.close()
+    names = [Path(path).name for path in complete(tmp_path)]
+    assert sorted(names) == [f"n1-{n}-1.parquet" for n in (20, 7, 8, 9)]
+    assert row_numbers(tmp_path) == [1, 2, 3, 4]
+
+
+def test_living_writers_of_one_name_keep_out_of_each_others_way(
+    make: Make, source: Source, tmp_path: Path
+) -> None:
+    first = make()
+    first.write(source(applied()))
+    second = make()
+    second.write(source(applied()))
+    assert hidden(tmp_path) == [".n1-7-1.parquet.part", ".n1.2-7-1.parquet.part"]
+    first.close()
+    third = make()  # takes the name that is free again, and nothing of the second's
+    third.write(source(applied()))
+    for files in (second, third):
+        files.close()
+        assert files.lost == {}
+    names = [Path(path).name for path in complete(tmp_path)]
+    assert names == ["n1-7-1.parquet", "n1-8-1.parquet", "n1.2-7-1.parquet"]
+    assert row_numbers(tmp_path) == [1, 2, 3]
+    assert [path for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_without_locks_nothing_is_removed_and_rows_are_written(
+    make: Make, source: Source, tmp_path: Path
+) -> None:
+    place = tmp_path / DATE / "kind=apply"
+    place.mkdir(parents=True)
+    perhaps_alive = place / ".n1-6-3.parquet.part"
+    perhaps_alive.touch()
+    (tmp_path / ".n1.lock").mkdir()  # where the lock should be
+    files = make()
+    files.write(source(applied()))
+    files.close()
+    assert hidden(tmp_path) == [perhaps_alive.name]
+    assert row_numbers(tmp_path) == [1]
 
 
 def test_a_full_disk_costs_the_rows_of_its_file_and_no_more(

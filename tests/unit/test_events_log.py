@@ -34,6 +34,7 @@ class SlowDisk:
 
     def __init__(self) -> None:
         self.lost: Counter[str] = Counter()
+        self.start = 1
         self.rows = 0
         self.closed = False
         self.let_go = threading.Event()

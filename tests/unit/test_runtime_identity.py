@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 
+import msgspec
 import pytest
 
 from swell.errors import ConfigurationError
-from swell.runtime.identity import DataDirectory
+from swell.ids import LIVES_PER_DIRECTORY
+from swell.runtime.identity import DataDirectory, Identity
 
 
 def test_starts_are_counted(tmp_path: Path) -> None:
@@ -18,6 +21,33 @@ def test_starts_are_counted(tmp_path: Path) -> None:
         names.add(directory.uid)
         directory.close()
     assert len(names) == 1
+
+
+def test_lives_are_consecutive_and_higher_in_a_directory_that_was_made_later(
+    tmp_path: Path,
+) -> None:
+    def live(path: Path) -> int:
+        directory = DataDirectory(path, "c", "n")
+        directory.close()
+        return directory.life
+
+    first = live(tmp_path / "data")
+    assert first % LIVES_PER_DIRECTORY == 1
+    assert [live(tmp_path / "data") for _ in range(3)] == [first + 1, first + 2, first + 3]
+    file = tmp_path / "data" / "identity.json"
+    known = msgspec.json.decode(file.read_bytes(), type=Identity)
+    earlier = msgspec.structs.replace(known, made_s=known.made_s - 1)
+    file.write_bytes(msgspec.json.encode(earlier))
+    last = live(tmp_path / "data")
+    rmtree(tmp_path / "data")
+    assert live(tmp_path / "data") > last
+
+
+def test_a_directory_that_does_not_say_when_it_was_made_counts_on(tmp_path: Path) -> None:
+    (tmp_path / "identity.json").write_bytes(b'{"cluster": "c", "node": "n", "starts": 4}')
+    directory = DataDirectory(tmp_path, "c", "n")
+    directory.close()
+    assert directory.life == directory.epoch == 5
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("c", "other"), ("other", "n")])

@@ -124,8 +124,8 @@ class Hosting:
     def _record(self, spec: NodeSpec, world: RuntimeWorld) -> None:
         """Into one log for all nodes of the process, named after the first."""
         if self._log is None:
-            self._log = EventLog(spec.settings.events, spec.name, world.epoch)
-        world.record(self._log.recorder(Life(world.cluster, spec.name, world.epoch, spec.site)))
+            self._log = EventLog(spec.settings.events, spec.name, world.wall_us())
+        world.record(self._log.recorder(Life(world.cluster, spec.name, world.life, spec.site)))
 
     def _on_halted(self, world: RuntimeWorld, node: Node, halted: asyncio.Future[str]) -> None:
         """One node has ended. The last one's reason is the command's own error, not a log line."""

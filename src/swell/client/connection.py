@@ -152,14 +152,15 @@ class Connection:
         return self
 
     def _record(self, world: RuntimeWorld) -> None:
-        """Lives without a snapshot's number are told apart by their beginnings."""
+        """Lives are told apart by their beginnings."""
         opening = self._opening
         name = opening.name if opening is not None else default_name()
         site = opening.site if opening is not None else ""
-        start, log = world.epoch or world.wall_us(), self._events
+        start, log = world.wall_us(), self._events
         if not isinstance(log, EventLog):
             log = self._log = EventLog(EventSettings(directory=str(log)), name, start)
             log.counters = world.counters
+            start = log.start
         world.record(log.recorder(Life(world.cluster, name, start, site)))
 
     def _begin_client(self, world: RuntimeWorld) -> StoreSession:

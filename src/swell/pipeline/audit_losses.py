@@ -2,9 +2,9 @@
 
 A killed process loses what it had not written yet, a full disk costs rows, old files are removed,
 and a process may live before it begins to write events. Row numbers count from 1 without gaps in
-each life and a life that ends well ends with its own stop row; nodes number their lives from 1, and
-who subscribes lives. So all of it shows. What a loss explains is excused: the audit proves, it does
-not guess.
+each life and a life that ends well ends with its own stop row; nodes number the lives of each data
+directory from 1 (`swell.ids.life_of`), and who subscribes lives. So all of it shows. What a loss
+explains is excused: the audit proves, it does not guess.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from swell.events.rows import NODE_ROLE
 from swell.events.schema import Kind
+from swell.ids import LIVES_PER_DIRECTORY
 from swell.pipeline.audit_rows import of_configurations, of_kind, subject
 from swell.pipeline.audit_settings import NEVER_US, US_PER_S
 
@@ -94,12 +95,13 @@ def _gaps(rows: DataFrame, lives: DataFrame) -> DataFrame:
 
 
 def _lives_of_nodes(lives: DataFrame) -> DataFrame:
-    """Before a life whose number is not the next one: the lives between have no rows."""
+    """Before a life whose number is not the next one: lives between may have no rows."""
     in_order = Window.partitionBy("run", "node").orderBy("start")
-    before = (f.lag("start", 1, 0).over(in_order), f.lag("last_us", 1, -NEVER_US).over(in_order))
+    none_yet = f.col("start") - f.col("start") % LIVES_PER_DIRECTORY
+    before = (f.lag("start").over(in_order), f.lag("last_us", 1, -NEVER_US).over(in_order))
     return (
         lives.where(f.col("role") == NODE_ROLE)
-        .withColumns({"start_before": before[0], "from_us": before[1]})
+        .withColumns({"start_before": f.coalesce(before[0], none_yet), "from_us": before[1]})
         .where(f.col("start") > f.col("start_before") + 1)
         .select("run", "node", "role", "from_us", f.col("begin_us").alias("to_us"))
     )

@@ -8,7 +8,7 @@ are added later are read when they are there.
 
 A batch takes the files with the earliest rows first, whichever process they come from, so that
 rows arrive about in the order of time. They are late by at most the age at which writers rotate
-their files, plus how far clocks differ: a watermark must allow for that.
+their files, ten seconds more and how far clocks differ: a watermark must allow for that.
 
 Options: `maxRows` or `maxFiles` of one batch (at least one file is taken, whatever its rows);
 `from`: `earliest` (all that is there) or `latest` (what comes from now on), for a query without a

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from swell.config.delivery.interest import WILDCARD
 from swell.events.rows import NODE_ROLE
 from swell.events.schema import Kind
+from swell.ids import LIVES_PER_DIRECTORY
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.streaming_progress import (
     RANGES_MAX,
@@ -125,7 +126,8 @@ class Auditor:
                 life.resumed = [*life.resumed, row.application]
         elif row.role == NODE_ROLE and row.node not in self.state.nodes:
             self.state.nodes[row.node] = None
-            self.state.begins_late |= row.kind != Kind.START or row.start > 1
+            first = row.kind == Kind.START and row.start % LIVES_PER_DIRECTORY == 1
+            self.state.begins_late |= not first
         if not row.is_complete:
             return
         if row.kind == Kind.STORE:

@@ -6,10 +6,15 @@ A file is written under a hidden name and gets its own when it is complete and s
 never meets half a file, and a kill costs what was not complete. It is complete by size, by age, or
 when the process stops. What cannot be written is dropped and counted by reason, and after a failure
 the disk is left alone for a moment. Runs on any one thread; `swell.runtime.event_log` gives it one.
+
+A writer holds a lock on its name (`DIR/.NODE.lock`) while it lives. Who finds the name taken writes
+as NODE.2, NODE.3 and so on. So whatever is hidden under one's own name was left by the dead, and
+START, which is above that of every file of the name, makes each file a new one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
@@ -17,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,7 +94,8 @@ class EventFile:
 
 
 class EventFiles:
-    """All files that one process writes. `name`, `start`: the first parts of their names."""
+    """All files that one process writes. `name`, `start`: the first parts of their names, unless
+    others have taken them."""
 
     def __init__(
         self,
@@ -101,7 +108,6 @@ class EventFiles:
         self.lost: Counter[str] = Counter()
         """Rows that are in no file, by reason."""
         self._settings = settings
-        self._prefix = f"{name}-{start}"
         self._now_s = now_s
         self._count = 0
         self._files: dict[tuple[int, Kind], EventFile] = {}
@@ -112,15 +118,24 @@ class EventFiles:
             raise ConfigurationError(
                 f"cannot write events to {self.directory}: {error.strerror}"
             ) from None
-        self._sweep(name)
+        self._name, self._lock = _claim(self.directory, name)
+        if self._lock is not None:
+            self._sweep()
+        self.start = max(start, self._newest_start() + 1)
 
-    def _sweep(self, name: str) -> None:
+    def _sweep(self) -> None:
         """Remove what earlier lives of this name left unfinished."""
-        ours = re.compile(rf"\.{re.escape(name)}-\d+-\d+\.parquet\.part")
-        for path in self.directory.glob(f"date=*/kind=*/.{name}-*.parquet.part"):
+        ours = re.compile(rf"\.{re.escape(self._name)}-\d+-\d+\.parquet\.part")
+        for path in self.directory.glob(f"date=*/kind=*/.{self._name}-*.parquet.part"):
             if ours.fullmatch(path.name):
                 with suppress(OSError):
                     path.unlink()
+
+    def _newest_start(self) -> int:
+        """The highest of the files that this name has."""
+        ours = re.compile(rf"{re.escape(self._name)}-(\d+)-\d+\.parquet")
+        paths = self.directory.glob(f"date=*/kind=*/{self._name}-*.parquet")
+        return max((int(m[1]) for path in paths if (m := ours.fullmatch(path.name))), default=0)
 
     def write(self, piles: Piles) -> None:
         """Take the rows of these events, and complete what is due."""
@@ -147,7 +162,7 @@ class EventFiles:
     def _path(self, day: int, kind: Kind) -> Path:
         self._count += 1
         date = datetime.fromtimestamp(day * _DAY_US / 1e6, UTC).date().isoformat()
-        name = f"{self._prefix}-{self._count}.parquet"
+        name = f"{self._name}-{self.start}-{self._count}.parquet"
         return self.directory / f"date={date}" / f"kind={kind}" / name
 
     def rotate(self) -> None:
@@ -157,9 +172,14 @@ class EventFiles:
             self._finish(place)
 
     def close(self) -> None:
-        """Complete all."""
+        """Complete all, and leave the name to others."""
         for place in list(self._files):
             self._finish(place)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(OSError):
+                _lock_path(self.directory, self._name).unlink()
+            os.close(lock)
 
     def _finish(self, place: tuple[int, Kind]) -> None:
         try:
@@ -175,6 +195,37 @@ class EventFiles:
             file.abandon()
         self.lost[FAILED] += rows
         self._retry_at_s = self._now_s() + self._settings.retry_s
+
+
+def _claim(directory: Path, name: str) -> tuple[str, int | None]:
+    """A name that no living writer has, and the lock that keeps it; None: locks cannot be had."""
+    for number in count(1):
+        one = name if number == 1 else f"{name}.{number}"
+        try:
+            return one, _locked(_lock_path(directory, one))
+        except BlockingIOError:
+            continue
+        except OSError:
+            break
+    return name, None
+
+
+def _lock_path(directory: Path, name: str) -> Path:
+    return directory / f".{name}.lock"
+
+
+def _locked(path: Path) -> int:
+    """An open file that is locked; `BlockingIOError` if somebody else has it."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_nlink:
+                return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)  # whoever had it has removed it meanwhile
 
 
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -6,9 +6,9 @@ A batch costs half a millisecond however short it is, so there are as few as pos
 The queue is bounded: a disk that is slow or full costs events, counted by reason, and nothing else.
 A clean end loses none; a kill what is not in a complete file.
 
-    log = EventLog(settings, "n1", start)          # inside the running loop
-    world.record(log.recorder(Life(run, "n1", start, site)))
-    await log.stop()                               # when the world has stopped
+    log = EventLog(settings, "n1", world.wall_us())  # inside the running loop
+    world.record(log.recorder(Life(run, "n1", world.life, site)))
+    await log.stop()                                 # when the world has stopped
 
 One log may serve many worlds, each with a recorder of its own.
 """
@@ -77,6 +77,7 @@ class Files(Protocol):
     """What the writer's thread uses (`swell.runtime.event_files.EventFiles`)."""
 
     lost: Counter[str]
+    start: int
 
     def write(self, piles: Piles) -> None: ...
 
@@ -86,7 +87,8 @@ class Files(Protocol):
 
 
 class EventLog:
-    """`name` and `start` name its files."""
+    """`name` and `start`, the wall clock in microseconds, name its files. If there are files of
+    that name which seem to be later, its `start` is above theirs."""
 
     def __init__(
         self, settings: EventSettings, name: str, start: int, files: Files | None = None
@@ -96,6 +98,7 @@ class EventLog:
         self.counters: Counter[str] = Counter()
         """Rows that were lost, by reason; may be replaced by a node's own."""
         self._files = files or open_files(settings, name, start)
+        self.start = self._files.start
         self._queue_max = settings.queue_events_max
         self._queue: SimpleQueue[Piles | None] = SimpleQueue()
         self._handed = 0

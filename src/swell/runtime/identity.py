@@ -1,22 +1,25 @@
 """A node's data directory: locked by one process, bound to one node of one cluster.
 
 Layout: `lock` (held with flock while a process runs on the directory), `identity.json` (cluster,
-node, number of starts, and a random name of the directory itself, by which the directory service
-tells a restarted node from another one of the same name) and `files/` (the node's disk). The
-number of starts is the node's epoch: it is raised durably before the node says anything to
-anybody, so no two lives share one. A directory that was found to be an old copy is condemned: every
-start raises its number, so without that it would only have to be started often enough to pass.
+node, number of starts, when it was made, and a random name of the directory itself, by which the
+directory service tells a restarted node from another one of the same name) and `files/` (the node's
+disk). The number of starts is the node's epoch: it is raised durably before the node says anything
+to anybody, so no two lives share one. A directory that was found to be an old copy is condemned:
+every start raises its number, so without that it would only have to be started often enough to
+pass.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 import msgspec
 
 from swell.errors import ConfigurationError
+from swell.ids import life_of
 
 LOCAL_CLUSTER = "local"
 """Cluster id of nodes without TLS, which only ever meet on one machine."""
@@ -29,10 +32,13 @@ class Identity(msgspec.Struct, frozen=True):
     uid: str = ""
     condemned: str = ""
     """Why it must not be started again; empty: it may be."""
+    made_s: int = 0
+    """When the directory was made, by the wall clock; 0: it was not noted."""
 
 
 class DataDirectory:
-    """An open data directory. `epoch` counts its starts, this one included; `uid` is its name."""
+    """An open data directory. `epoch` counts its starts, this one included; `uid` is its name;
+    `life` is the number of this start in events."""
 
     def __init__(self, path: Path, cluster: str, node: str) -> None:
         self.path = path
@@ -52,6 +58,7 @@ class DataDirectory:
         self._identity = identity
         self.epoch = identity.starts
         self.uid = identity.uid
+        self.life = life_of(identity.made_s, identity.starts)
 
     def condemn(self, reason: str) -> None:
         """No start of this directory succeeds from now on."""
@@ -79,7 +86,7 @@ def _lock(path: Path) -> int:
 
 def _count_start(file: Path, cluster: str, node: str) -> Identity:
     """Check who the directory belongs to and raise its number of starts, durably."""
-    starts, uid = 0, ""
+    starts, uid, made_s = 0, "", int(time.time())
     if file.exists():
         try:
             known = msgspec.json.decode(file.read_bytes(), type=Identity)
@@ -97,8 +104,8 @@ def _count_start(file: Path, cluster: str, node: str) -> Identity:
             raise ConfigurationError(
                 f"data directory {file.parent} was refused before: {known.condemned}"
             )
-        starts, uid = known.starts, known.uid
-    identity = Identity(cluster, node, starts + 1, uid or os.urandom(8).hex())
+        starts, uid, made_s = known.starts, known.uid, known.made_s
+    identity = Identity(cluster, node, starts + 1, uid or os.urandom(8).hex(), made_s=made_s)
     write_durably(file, msgspec.json.encode(identity))
     return identity
 

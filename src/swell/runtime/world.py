@@ -95,6 +95,8 @@ class RuntimeWorld:
         self.cluster = tls.cluster if tls is not None else cluster
         self.epoch = 0
         """How often this data directory was started, this start included."""
+        self.life = 0
+        """The same number, as events have it."""
         self.uid = ""
         """Name of the data directory itself."""
         self.disk: Disk
@@ -103,6 +105,7 @@ class RuntimeWorld:
         if data_dir is not None:
             self._directory = DataDirectory(data_dir, self.cluster, name)
             self.epoch = self._directory.epoch
+            self.life = self._directory.life
             self.uid = self._directory.uid
             self.disk = self._files = RuntimeDisk(self._directory.files, self.loop, self.guard)
         self._node: Node | None = None

@@ -15,8 +15,8 @@ class EventSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file is complete, and can be read, when it is that long ..."""
 
     file_age_s: float = 60.0
-    """... or that old: a kill costs at most the rows of this time. Shorter makes them readable
-    sooner, and more and smaller files."""
+    """... or that old: a kill costs at most the rows of this time and of ten seconds more. Shorter
+    makes them readable sooner, and more and smaller files."""
 
     queue_events_max: int = 131_072
     """Events that wait while the disk is slow, about 300 bytes each; beyond it they are dropped
