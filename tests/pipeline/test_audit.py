@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from swell.pipeline import audit, logs
+from swell.pipeline import audit
 from swell.pipeline.audit_settings import AuditSettings
+from swell.pipeline.schema import EVENTS
 from swell.pipeline.verdicts import Verdict
 from tests.pipeline.audited_logs import SETTINGS, SOUND, STREAMED, Audited
 from tests.pipeline.generated_logs import GeneratedLog
@@ -93,6 +94,6 @@ def test_other_settings_are_those_of_the_oracle(spark: SparkSession, audited: Au
 
 
 def test_an_empty_log_is_clean_and_counts_nothing(spark: SparkSession) -> None:
-    result = audit.run(spark, logs.empty(spark), AuditSettings())
+    result = audit.run(spark, spark.createDataFrame([], EVENTS), AuditSettings())
     assert result.clean
     assert result.counts.expected == 0
