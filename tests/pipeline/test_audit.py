@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from swell.pipeline import audit, logs
+from swell.pipeline import audit
 from swell.pipeline.audit_settings import AuditSettings
-from swell.pipeline.verdicts import Verdict
+from swell.pipeline.schema import EVENTS
+from swell.pipeline.verdicts import EVIDENCE, Verdict, earliest
 from tests.pipeline.audited_logs import SETTINGS, SOUND, STREAMED, Audited
 from tests.pipeline.generated_logs import GeneratedLog
 from tests.pipeline.oracle import Finding, Oracle, Rules
@@ -93,6 +95,19 @@ def test_other_settings_are_those_of_the_oracle(spark: SparkSession, audited: Au
 
 
 def test_an_empty_log_is_clean_and_counts_nothing(spark: SparkSession) -> None:
-    result = audit.run(spark, logs.empty(spark), AuditSettings())
+    result = audit.run(spark, spark.createDataFrame([], EVENTS), AuditSettings())
     assert result.clean
     assert result.counts.expected == 0
+
+
+def test_the_evidence_that_is_shown_does_not_depend_on_how_it_is_spread(
+    spark: SparkSession,
+) -> None:
+    found = [
+        ("r", "late", "shop", "x", "c1", 1, 1, "n1", 1, number, datetime.fromtimestamp(5, UTC), 4.0)
+        for number in range(40)
+    ]
+    frame = spark.createDataFrame([(*row, None) for row in reversed(found)], EVIDENCE)
+    for parts in (1, 7):
+        shown = earliest(frame.repartition(parts, "row"), 20).collect()
+        assert [row["row"] for row in shown] == list(range(20))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+import socket
 from collections.abc import Iterable
 from functools import reduce
 from itertools import repeat
@@ -12,14 +13,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import AwsStandardS3RetryStrategy, LocalFileSystem, S3FileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, IsNull, Not
 
 from swell.events.arrow import SCHEMA
+from swell.pipeline.logs import read_footers
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.source import EventReader, Files, PushdownReader, grouped
-from swell.pipeline.source_files import EventFile, LogError, find_log, list_files
+from swell.pipeline.source_files import EventFile, LogError, find_log, list_files, read_footer
 from swell.pipeline.source_filters import split
 from tests.pipeline.toy_logs import at, row, write_file
 
@@ -216,17 +219,80 @@ def test_bad_log_empty_torn_foreign_and_newer(spark: SparkSession, log: Path) ->
     torn.write_bytes(torn.read_bytes()[:-20])
     (log / "date=2026-11-11" / "kind=apply" / ".n-3-1-2.parquet").write_bytes(b"being written")
     (log / "date=2026-11-11" / "kind=apply" / "n-3-1-2.parquet.part").write_bytes(b"this too")
-    (log / "date=2026-11-11" / "kind=unheard").mkdir()
     assert frame().count() == before
+    write_file(log, "unheard", "n-4-1-2", [row(2, "n-4")])
+    assert frame().where("kind = 'unheard'").count() == 1
     newer = pa.Table.from_pylist([row(1, "n-4", schema=2)], schema=SCHEMA)
     newer = newer.append_column("colour", pa.array(["green"])).drop_columns(["rate"])
     pq.write_table(newer, log / "date=2026-11-11" / "kind=apply" / "n-4-1-1.parquet")
-    (found,) = frame().where("node = 'n-4'").collect()
+    (found,) = frame().where("node = 'n-4' and kind = 'apply'").collect()
     assert (found.schema, found.rate) == (2, None)
     foreign = pa.table({"a": [1]})
     pq.write_table(foreign, log / "date=2026-11-11" / "kind=apply" / "n-5-1-1.parquet")
     with pytest.raises(Exception, match=r"n-5-1-1\.parquet is no file of events: it has no column"):
         frame().count()
+
+
+def test_bad_log_torn_is_what_the_content_says(tmp_path: Path) -> None:
+    system = LocalFileSystem()
+    path = write_file(tmp_path, "apply", "n-1-1", [row(1)])
+    whole = path.read_bytes()
+    damaged = whole[:-8] + bytes(4) + whole[-4:]
+    for data in (whole[:-1], whole[:9], b"PAR1", b"", b"?" * 99, bytes(len(whole)), damaged):
+        path.write_bytes(data)
+        assert read_footer(system, str(path)) is None
+        assert read(tmp_path) == 0
+        assert read_footers(system, list_files(system, str(tmp_path))).torn == [str(path)]
+
+
+def test_bad_log_what_cannot_be_read_is_not_taken_for_torn(tmp_path: Path) -> None:
+    system = LocalFileSystem()
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    refused = S3FileSystem(
+        endpoint_override=f"127.0.0.1:{closed_port()}",
+        scheme="http",
+        access_key="a",
+        secret_key="b",
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=1),
+    )
+    for where, path, sentence in (
+        (system, str(file / "n-1-1.parquet"), "Not a directory"),
+        (system, str(loop), "symbolic links"),
+        (system, str(tmp_path / ("n" * 300)), "File name too long"),
+        (system, str(tmp_path), "is a directory"),
+        (refused, "bucket/n-1-1.parquet", "NETWORK_CONNECTION"),
+        (system, str(tmp_path / "gone"), "it was removed while the log was read"),
+    ):
+        listed = EventFile("apply", "n", 1, 1, "2026-11-11", path, 1)
+        with pytest.raises(LogError, match=sentence):
+            read_footer(where, path)
+        with pytest.raises(LogError, match=sentence):
+            read_footers(where, [listed])
+        if where is system:
+            with pytest.raises(LogError, match=sentence):
+                list(
+                    EventReader({"path": str(tmp_path)}, EVENTS).read(
+                        Files(str(tmp_path), (listed,))
+                    )
+                )
+
+
+def read(log: Path) -> int:
+    """How many rows, without Spark."""
+    reader = EventReader({"path": str(log)}, EVENTS)
+    (files,) = reader.partitions()
+    return sum(batch.num_rows for batch in reader.read(files))
+
+
+def closed_port() -> int:
+    """One that nobody listens at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
 
 
 def test_empty_log_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -15,7 +17,7 @@ import swell
 from swell.errors import ConfigurationError
 from swell.pipeline import publishing
 from swell.pipeline.outcome import Outcome
-from swell.pipeline.sink import SinkSettings, publish_once
+from swell.pipeline.sink import Publisher, Row, SinkSettings, turns, write_batches
 from tests.processes.commands import LocalCluster, running
 
 
@@ -81,16 +83,70 @@ def test_pip2_a_stream_publishes_each_row_once_also_when_a_batch_is_repeated(
     assert values(cluster, "stream") == {"s.json": (2, b"2")}
 
 
+def test_pip2_equal_rows_are_told_apart_by_how_many_came_before() -> None:
+    rows = {"a": [b"1", b"2", b"1"], "b": [b"1"], "c": [None, None]}
+    assert list(turns(rows)) == [
+        [Row("a", b"1"), Row("b", b"1"), Row("c", None)],
+        [Row("a", b"2"), Row("c", None, 1)],
+        [Row("a", b"1", 1)],
+    ]
+
+
+LONG = "long" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("attempts", "published"),
+    [
+        ((["1"], ["2", "1"]), ["1", "2"]),
+        ((["1"], ["3", "2", "1"], ["2", "1", "3"]), ["1", "3", "2"]),
+        ((["1", "2", "1"], ["1", "1", "2"], ["2"]), ["1", "2", "1"]),
+        ((["1", "2"], ["1", "1", "2"]), ["1", "2", "1"]),
+        ((["1", None], [None, "1"], ["1", None, "2"]), ["1", None, "2"]),
+        ((["1", LONG], [LONG, "1"]), ["1", LONG]),
+    ],
+)
+def test_pip2_rows_of_a_name_make_one_version_each_in_whichever_order_they_come_again(
+    cluster: LocalCluster,
+    attempts: tuple[list[str | None], ...],
+    published: list[str | None],
+) -> None:
+    where, origin = options(cluster), uuid.uuid4().hex
+    settings = SinkSettings(where["nodes"], where["cluster"], None, None, "again", origin)
+    made = [
+        write_batches(
+            settings, origin, iter([pa.record_batch({"value": pa.array(rows, pa.utf8())})])
+        )
+        for rows in attempts
+    ]
+    assert [one.rows for one in made] == [len(rows) for rows in attempts]
+    assert history(cluster, "again", origin) == published
+    assert sum(one.versions for one in made) == len(published)
+    write_batches(settings, f"{origin} next", iter([pa.record_batch({"value": ["1"]})]))
+    assert history(cluster, "again", origin)[-1] == "1"
+
+
+def history(cluster: LocalCluster, application: str, name: str) -> list[str | None]:
+    """The values of all versions; None: a deletion."""
+    with swell.connect_sync(**options(cluster)) as client:
+        configs = client.configs(application)
+        values = [configs.get(name, version.version) for version in configs.history(name)]
+        assert None not in values
+        return [None if value.deleted else value.bytes().decode() for value in values]
+
+
 def test_pip2_of_two_attempts_at_once_one_succeeds(cluster: LocalCluster) -> None:
     async def scenario() -> None:
         async with swell.connect(**options(cluster)) as client:
             configs = client.configs("race")
-            rows = [(f"{i}.txt", b"x") for i in range(5)]
-            made = await asyncio.gather(*(publish_once(configs, "q/0/0", rows) for _ in range(4)))
+            rows = [Row(f"{i}.txt", b"x") for i in range(5)]
+            made = await asyncio.gather(
+                *(Publisher(configs, "q/0").publish(rows) for _ in range(4))
+            )
             assert sum(made) == 5
             await configs.put("0.txt", b"somebody else")
-            assert await publish_once(configs, "q/0/0", rows) == 0
-            assert await publish_once(configs, "q/1/0", rows[:1]) == 1
+            assert await Publisher(configs, "q/0").publish(rows) == 0
+            assert await Publisher(configs, "q/1").publish(rows[:1]) == 1
             value = await configs.get("0.txt")
             assert value is not None
             assert (value.version, await value.bytes()) == (3, b"x")

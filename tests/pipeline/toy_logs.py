@@ -1,4 +1,4 @@
-"""Small event logs on disk, laid out as writers lay them out."""
+"""Small event logs on disk, laid out and encoded as writers do it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from swell.events.arrow import SCHEMA
+from swell.events.arrow import SCHEMA, parquet_options
 
 BEGIN = datetime(2026, 11, 11, tzinfo=UTC)
 
@@ -40,5 +40,10 @@ def write_file(
     """One complete file; `name` is NODE-START-N."""
     path = log / f"date={date}" / f"kind={kind}" / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([dict(one) for one in rows], schema=SCHEMA), path)
+    write_table(pa.Table.from_pylist([dict(one) for one in rows], schema=SCHEMA), path)
     return path
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """A file with these columns."""
+    pq.write_table(table, path, store_schema=False, **parquet_options())

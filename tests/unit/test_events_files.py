@@ -13,6 +13,7 @@ from swell.errors import ConfigurationError
 from swell.events import Event, arrow
 from swell.events.records import Applied, LifeEnded, Sent, Span
 from swell.events.rows import Collection, Life, Piles, Recorder
+from swell.events.schema import VERSION
 from swell.runtime import event_files
 from swell.runtime.event_files import FAILED, WAITING, EventFiles
 from swell.settings import EventSettings
@@ -94,7 +95,9 @@ def test_a_file_is_hidden_until_it_is_complete(make: Make, source: Source, tmp_p
     table = pq.read_table(tmp_path / path, partitioning=None)
     assert table.schema.equals(arrow.SCHEMA)
     assert table.num_rows == 2
-    assert pq.ParquetFile(tmp_path / path).metadata.row_group(0).column(0).compression == "ZSTD"
+    version = pq.ParquetFile(tmp_path / path).metadata.row_group(0).column(0)
+    assert version.compression == "ZSTD"
+    assert (version.path_in_schema, version.statistics.max) == ("schema", VERSION)
 
 
 def test_a_file_is_complete_by_age(

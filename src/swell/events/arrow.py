@@ -38,8 +38,9 @@ _TEXTS = (pa.string(), pa.binary())
 
 _OF_LIFE = {name: name for name in ("run", "node", "role", "start", "site", "zone")}
 
-_FILTERED = ("run", "at", "node", "application", "name", "sequence")
-"""Columns by which queries leave out what they do not want: of these a file tells the range."""
+_RANGED = ("schema", "run", "at", "node", "application", "name", "sequence")
+"""Columns of which a file tells the range: the version of the table, which is then known without
+its rows, and those by which queries leave out what they do not want."""
 
 CONSTANTS_MAX = 256
 """Constant columns that are kept; each is as long as a batch."""
@@ -164,7 +165,7 @@ def parquet_options() -> dict[str, Any]:
     longs = [one.name for one in COLUMNS if one.type in (Type.LONG, Type.TIMESTAMP)]
     return {
         "compression": "zstd",
-        "write_statistics": list(_FILTERED),
+        "write_statistics": list(_RANGED),
         "use_dictionary": texts,
         "column_encoding": dict.fromkeys(longs, "DELTA_BINARY_PACKED"),
     }

@@ -19,6 +19,7 @@ from swell.pipeline import generate, latency, logs, monitor, plan, replay, repor
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.outcome import Outcome, rows_of
 from swell.pipeline.source_files import LogError
+from swell.pipeline.verdicts import earliest
 from swell.placement.monitoring import MILLI, NodeReport
 from swell.placement.planning import Move, PlanSettings
 from swell.placement.space import US_PER_MS, Place, whole_us
@@ -49,7 +50,7 @@ def audit(spark: SparkSession, events: str, settings: AuditSettings) -> Outcome:
     found = [row._asdict() for row in result.summary if row.violations or row.excused]
     if found:
         outcome.tables["verdicts"] = found
-        worst = result.evidence.where("excuse is null").limit(SAMPLES)
+        worst = earliest(result.evidence.where("excuse is null"), SAMPLES)
         outcome.tables["evidence"] = [_filled(row) for row in rows_of(worst)]
     outcome.frames["evidence"] = result.evidence
     times = latency.table(log.events, sla_s=settings.sla_s)

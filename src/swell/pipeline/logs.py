@@ -2,27 +2,37 @@
 
 Looks at the files' footers, not at their rows, so that trouble is found before a job begins: a path
 that does not exist, an empty log, columns that are missing. Torn files are left out, columns of
-newer versions ignored; both are said. The layout is that of `swell.pipeline.source_files`.
+newer versions ignored, rows of kinds that are not known counted alone; all of it is said. The
+layout is that of `swell.pipeline.source_files`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from swell.events.schema import COLUMNS, NAMES, VERSION
+from swell.events.schema import COLUMNS, NAMES, VERSION, Kind
 from swell.pipeline.schema import EVENTS
-from swell.pipeline.source_files import EventFile, LogError, find_log, list_files
+from swell.pipeline.source_files import (
+    EventFile,
+    LogError,
+    check_torn,
+    find_log,
+    hadoop_path,
+    list_files,
+)
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyarrow.parquet import FileMetaData
 
-__all__ = ["Log", "LogError", "empty", "read"]
+__all__ = ["Log", "LogError", "read"]
 
 REQUIRED = tuple(column.name for column in COLUMNS if column.required)
+KINDS = frozenset(kind.value for kind in Kind)
 
 SHOWN_MAX = 3
 """Files named in a sentence."""
@@ -44,6 +54,9 @@ class Footers(NamedTuple):
     rows: int
     newest_version: int
     extra: set[str]
+    """Columns that are not known here."""
+    unknown: Counter[str]
+    """Rows of kinds that are not known here."""
 
 
 def read(spark: SparkSession, path: str) -> Log:
@@ -55,15 +68,10 @@ def read(spark: SparkSession, path: str) -> Log:
         raise LogError(f"there are no events in {path}{torn}; do its nodes write events?")
     if not footers.rows:
         raise LogError(f"the files in {path} have no rows; do its nodes write events?")
-    prefix = path.split(root, 1)[0] if "://" in path else ""
-    reader = spark.read.schema(EVENTS).option("basePath", prefix + root)
-    events = reader.parquet(*(prefix + file for file in footers.whole))
+    base = hadoop_path(path, root)
+    reader = spark.read.schema(EVENTS).option("basePath", base)
+    events = reader.parquet(*(base + file.removeprefix(root) for file in footers.whole))
     return Log(events, tuple(notes(footers)), footers.rows)
-
-
-def empty(spark: SparkSession) -> DataFrame:
-    """A log without rows."""
-    return spark.createDataFrame([], EVENTS)
 
 
 def read_footers(system: FileSystem, files: Iterable[EventFile]) -> Footers:
@@ -73,14 +81,14 @@ def read_footers(system: FileSystem, files: Iterable[EventFile]) -> Footers:
     whole: list[str] = []
     torn: list[str] = []
     extra: set[str] = set()
+    unknown: Counter[str] = Counter()
     rows, newest = 0, 0
     for file in files:
         try:
             with ParquetFile(file.path, filesystem=system) as opened:
                 metadata, columns = opened.metadata, set(opened.schema_arrow.names)
-        except FileNotFoundError:
-            raise LogError(f"{file.path} was removed while the log was read: try again") from None
-        except (ArrowException, OSError):
+        except (ArrowException, OSError) as error:
+            check_torn(file.path, error)
             torn.append(file.path)
             continue
         check_columns(file.path, columns)
@@ -88,7 +96,9 @@ def read_footers(system: FileSystem, files: Iterable[EventFile]) -> Footers:
         extra |= columns - set(NAMES)
         rows += metadata.num_rows
         newest = max(newest, newest_version(metadata))
-    return Footers(whole, torn, rows, newest, extra)
+        if file.kind not in KINDS:
+            unknown[file.kind] += metadata.num_rows
+    return Footers(whole, torn, rows, newest, extra, unknown)
 
 
 def check_columns(path: str, columns: set[str]) -> None:
@@ -117,11 +127,18 @@ def notes(footers: Footers) -> Iterable[str]:
     """Sentences for the user about what was left out."""
     if footers.torn:
         yield f"{_files(footers.torn)} torn, as after a crash, and left out: {_named(footers.torn)}"
-    if footers.newest_version > VERSION or footers.extra:
-        ignored = f": columns ignored are {', '.join(sorted(footers.extra))}" * bool(footers.extra)
+    if footers.newest_version > VERSION:
         yield (
-            f"some rows are of version {footers.newest_version} of the table, "
-            f"known here is {VERSION}{ignored}"
+            f"some rows are of version {footers.newest_version} of the table, known here is "
+            f"{VERSION}: a newer Swell wrote them; update this one"
+        )
+    if footers.extra:
+        yield f"columns that are not known here are ignored: {', '.join(sorted(footers.extra))}"
+    if footers.unknown:
+        yield (
+            f"{footers.unknown.total():,} rows are of kinds that are not known here "
+            f"({', '.join(sorted(footers.unknown))}) and not judged: a newer Swell wrote them; "
+            "update this one"
         )
 
 

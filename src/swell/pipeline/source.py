@@ -36,7 +36,7 @@ from pyspark.sql.types import StructType
 
 from swell.events.schema import COLUMNS
 from swell.pipeline.schema import EVENTS
-from swell.pipeline.source_files import EventFile, LogError, find_log, list_files
+from swell.pipeline.source_files import EventFile, LogError, check_torn, find_log, list_files
 from swell.pipeline.source_filters import Pushed, of_options, split
 from swell.pipeline.workers import begin_task
 
@@ -190,9 +190,8 @@ def _opened(
     fragment = layout.make_fragment(file.path, system, path.parse(file.path.removeprefix(root)))
     try:
         present = fragment.physical_schema.names
-    except FileNotFoundError:
-        raise LogError(f"{file.path} is gone: it was removed while the log was read") from None
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError) as error:
+        check_torn(file.path, error)
         return None
     missing = [name for name in _REQUIRED if name not in present]
     if missing:

@@ -6,24 +6,33 @@ process that starts again counts from the beginning, under a higher start. Write
 name when it is complete; names that begin with `.` or `_`, or do not end with `.parquet`, are none.
 
 A file without a footer is torn, by a crash or by a copy under way. Reading waits for it as long as
-it is the last of its stream; behind it nothing more will come, so then it is left out.
+it is the last of its stream; behind it nothing more will come, so then it is left out. A file that
+cannot be read for any other reason ends the reading: what it has would be lost without a word.
+
+Kinds that are not known here are files like any other: a newer Swell wrote them, and their rows are
+among those that a process has numbered.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from swell.errors import SwellError
-from swell.events.schema import Kind
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _NAME = re.compile(r"(?P<node>.+)-(?P<start>\d+)-(?P<number>\d+)\.parquet")
-_KINDS = frozenset(kind.value for kind in Kind)
+_DAMAGED_FOOTER = "deserialize thrift"
+"""In what Arrow says of one; by its type, such an error could be any failure of a disk."""
+
+_HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs"}
+_OF_BUCKETS = ("s3a", "gs")
+"""What stands before their `@` is a key."""
 
 
 class LogError(SwellError):
@@ -80,24 +89,30 @@ def find_log(path: str) -> tuple[FileSystem, str]:
     return system, root
 
 
+def hadoop_path(path: str, root: str) -> str:
+    """The directory of a log as Spark names it, whose file systems are Hadoop's. They know other
+    schemes, decode nothing, and have keys and addresses of stores from settings of their own."""
+    if "://" not in path or path.startswith("file:"):
+        return f"file://{root}"
+    parts = urlsplit(path)
+    scheme = _HADOOP_SCHEMES.get(parts.scheme, parts.scheme)
+    place = parts.netloc.rpartition("@")[2] if scheme in _OF_BUCKETS else parts.netloc
+    return f"{scheme}://{place}{unquote(parts.path).rstrip('/')}"
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def list_files(
-    system: FileSystem,
-    root: str,
-    date: Callable[[str], bool] = lambda _: True,
-    kind: Callable[[str], bool] = lambda _: True,
-) -> list[EventFile]:
-    """All files of the dates and kinds asked for, by stream and place in it."""
+def list_files(system: FileSystem, root: str) -> list[EventFile]:
+    """All files, by stream and place in it."""
     found: list[EventFile] = []
-    for day, day_path in _directories(system, root, "date"):
-        if not date(day):
-            continue
-        for what, kind_path in _directories(system, day_path, "kind"):
-            if what in _KINDS and kind(what):
-                found += _files(system, kind_path, day, what)
+    try:
+        for date, date_path in _directories(system, root, "date"):
+            for kind, kind_path in _directories(system, date_path, "kind"):
+                found += _files(system, kind_path, date, kind)
+    except OSError as error:
+        raise LogError(f"the files of {root} cannot be listed: {_first_line(error)}") from None
     found.sort()
     return found
 
@@ -133,9 +148,19 @@ def read_footer(system: FileSystem, path: str) -> Footer | None:
             metadata = file.metadata
             return Footer(metadata.num_rows, _first_at_us(metadata))
     except (ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise LogError(f"{path} is gone: it was removed while the log was read") from None
+        check_torn(path, error)
         return None
+
+
+def check_torn(path: str, error: Exception) -> None:
+    """LogError, unless a file could not be opened because of its content: then it is torn."""
+    from pyarrow import ArrowInvalid
+
+    if isinstance(error, ArrowInvalid) or _DAMAGED_FOOTER in str(error):
+        return
+    if isinstance(error, FileNotFoundError):
+        raise LogError(f"{path} is gone: it was removed while the log was read") from None
+    raise LogError(f"{path} cannot be read: {_first_line(error)}") from None
 
 
 def _first_at_us(metadata: object) -> int:
@@ -151,8 +176,3 @@ def _first_at_us(metadata: object) -> int:
                     first_us.append(int(statistics.min_raw))
                 break
     return min(first_us, default=0)
-
-
-def torn_files(system: FileSystem, files: Iterable[EventFile]) -> list[EventFile]:
-    """Those of the files that have no footer."""
-    return [file for file in files if read_footer(system, file.path) is None]
