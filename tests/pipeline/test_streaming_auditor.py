@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
 from swell.pipeline.audit_settings import US_PER_S, AuditSettings
 from swell.pipeline.streaming_auditor import Auditor
+from swell.pipeline.streaming_progress import Progress
 from swell.pipeline.streaming_state import Seen, State
-from tests.pipeline.generated_logs import GeneratedLog, make
+from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, make
 from tests.pipeline.oracle import Finding, Oracle, Rules
 
 JUDGED = {
@@ -47,8 +49,13 @@ def of_stream(log: GeneratedLog, seed: int, batches: int) -> list[Finding]:
     return [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
 
 
-def seen(row: dict[str, object]) -> Seen:
-    renamed = {"at_us": row["at"], "sent_us": row["sent_at"], "time_us": row["at"]}
+def seen(row: dict[str, Any]) -> Seen:
+    at_us, sent_us = row["at"], row["sent_at"]
+    time_us = at_us
+    if row["kind"] == "apply" and sent_us is not None:
+        bound_us = AuditSettings().clock_bound_us
+        time_us = at_us if 0 <= at_us - sent_us <= bound_us else sent_us
+    renamed = {"at_us": at_us, "sent_us": sent_us, "time_us": time_us}
     return Seen(**{name: {**row, **renamed}[name] for name in Seen.__struct_fields__})
 
 
@@ -121,3 +128,43 @@ def test_a_stream_gives_the_verdicts_of_the_oracle() -> None:
             excuses[batches] += sum(one.excused for one in stream)
     assert set(kinds) == JUDGED, "every kind was there to be found"
     assert set(+excuses) == set(BATCHES)
+
+
+def updated(kind: str, skew_us: int) -> GeneratedLog:
+    """A container whose clock is off takes every version at once."""
+    log = GeneratedLog("skewed", 1)
+    log.begin("n0", "node", BEGIN_US)
+    log.begin("c0", "container", BEGIN_US, skew_us, machine=1)
+    about = {"application": "shop", "epoch": 1}
+    log.emit("subscribe", "n0", BEGIN_US + S, peer="c0", name="", **about)
+    for version in range(1, 21):
+        t = BEGIN_US + version * 5 * S
+        about |= {"name": "x", "first": version, "sequence": version, "step": version}
+        about |= {"digest": digest_of(version)}
+        log.emit("store", "n0", t, **about)
+        log.emit(kind, "c0", t + 1000, sent_at=t, **about)
+    log.emit("traffic", "n0", BEGIN_US + 1000 * S)
+    log.number()
+    return log
+
+
+@pytest.mark.parametrize("kind", ["apply", "reject"])
+@pytest.mark.parametrize("skew_us", [-18 * S, -S, 18 * S, 7200 * S])
+def test_what_satisfies_a_version_is_remembered_until_that_is_judged(
+    kind: str, skew_us: int
+) -> None:
+    """Until then and not longer, whatever the clock of the container says."""
+    log = updated(kind, skew_us)
+    state, found, kept = State(), [], []
+    waiting = [seen(row) for row in log.rows if row["kind"] != "traffic"]
+    auditor = Auditor(AuditSettings(horizon_s=HORIZON_S), state)
+    for watermark_us in range(BEGIN_US, BEGIN_US + 180 * S, S // 2):
+        found += auditor.advance(waiting, watermark_us)
+        waiting = []
+        progress = state.progress.get("c0", {}).get("shop", {}).get("x", Progress())
+        kept.append(len(progress.steps))
+    ours = [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
+    theirs = Oracle(log.rows, Rules(horizon_us=HORIZON_S * US_PER_S)).judge()
+    assert comparable(ours) == comparable(theirs)
+    assert max(kept) <= (HORIZON_S + 18) / 5 + 1
+    assert kept[-1] <= 1

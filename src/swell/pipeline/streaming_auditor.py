@@ -201,7 +201,8 @@ class Auditor:
         first = row.sequence if row.first is None else row.first
         names = self.state.progress.setdefault(row.node, {}).setdefault(row.application, {})
         progress = names.setdefault(row.name, Progress())
-        taken = Taken(row.at_us, row.mono_us, row.start, row.row, first, row.sequence)
+        time_us = max(row.time_us, row.sent_us or row.time_us)
+        taken = Taken(row.at_us, row.mono_us, row.start, row.row, first, row.sequence, time_us)
         if row.kind == Kind.REJECT:
             progress.reach(taken)
             return

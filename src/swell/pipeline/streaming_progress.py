@@ -21,7 +21,8 @@ LOSSES_MAX = 16
 
 
 class Taken(NamedTuple):
-    """An apply or reject row: versions `first` to `last`."""
+    """An apply or reject row: versions `first` to `last`. `at_us` is by the container's clock;
+    `time_us` by that of the stream, and not before what the row takes was sent."""
 
     at_us: int
     mono_us: int
@@ -29,6 +30,8 @@ class Taken(NamedTuple):
     row: int
     first: int
     last: int
+    time_us: int | None = None
+    """None: from a checkpoint that has no such times."""
 
 
 class Progress(msgspec.Struct, array_like=True):
@@ -72,7 +75,7 @@ class Progress(msgspec.Struct, array_like=True):
 
     def forget(self, upto_us: int) -> None:
         """Rows that satisfy nothing that is still to be judged, save the last one."""
-        while len(self.steps) > 1 and self.steps[0].at_us < upto_us:
+        while len(self.steps) > 1 and (self.steps[0].time_us or self.steps[0].at_us) < upto_us:
             self.steps = self.steps[1:]
 
 
