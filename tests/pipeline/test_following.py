@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 from swell.cli.pipeline import app
 from swell.pipeline import following, jobs, latency
+from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.following import Following
+from swell.pipeline.streaming import COUNTED
 from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, frame_of
 from tests.pipeline.test_latency import applied
 from tests.pipeline.toy_logs import row, write_file
@@ -111,9 +113,41 @@ def test_pip3_ctrl_c_ends_a_stream_with_its_summary_and_exit_code(
     assert done.exit_code == 1, done.output
     assert '"verdict": "missing"' in done.stdout
     assert '"violations": 1' in done.stdout
+    assert '"deliveries judged": 1' in done.stdout
     assert "Traceback" not in done.output
     assert spark.streams.active == []
     assert spark.conf.get(PROVIDER) == provider, "settings of one query are not those of the next"
+
+
+def test_pip3_a_stream_says_that_it_has_judged_nothing_yet(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two minutes of a log in which everything is missing: none of it is due by the defaults."""
+    version = {"application": "shop", "name": "x", "epoch": 1}
+    stores = [row(1 + one, sequence=one, digest=digest_of(one), **version) for one in (1, 2)]
+    write_file(tmp_path, "start", "c1-1-1", [row(1, "c1", role="container")])
+    write_file(tmp_path, "subscribe", "n1-1-1", [row(1, application="shop", name="", peer="c1")])
+    write_file(tmp_path, "store", "n1-1-1", stores)
+    write_file(tmp_path, "stop", "n1-1-1", [row(120, peer="nobody")])
+    how = Following(str(tmp_path), once=True)
+    outcome = following.audit(spark, how, AuditSettings(horizon_s=60.0), lambda rows: None)
+    assert outcome.facts == {"deliveries judged": 0, "violations": 0, "excused": 0}
+    (note,) = outcome.notes
+    assert "no delivery was judged; versions not judged yet: 2" in note
+    assert "150 s after it (--delay and --horizon)" in note
+
+
+def test_what_is_said_of_how_much_was_judged() -> None:
+    how, settings = Following("log"), AuditSettings(horizon_s=60.0)
+    judged = following.Judged()
+    assert "no delivery was due" in judged.notes(how, settings)[0]
+    counts = [("a", 0, 3, 4), ("a", 1, 2, 4), ("b", 0, 0, 1)]
+    judged.count([dict(zip(("run", *COUNTED), one, strict=True)) for one in counts])
+    assert judged.deliveries == 5
+    assert judged.notes(how, settings)[0].startswith("versions not judged yet: 5.")
+    judged.count([{"run": run, "bucket": 0, "judged": 0, "unjudged": 0} for run in "ab"])
+    judged.count([{"run": "a", "bucket": 1, "judged": 0, "unjudged": 0}])
+    assert judged.notes(how, settings) == []
 
 
 def test_a_query_that_fails_is_told(spark: SparkSession, tmp_path: Path) -> None:

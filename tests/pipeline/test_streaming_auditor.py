@@ -155,16 +155,19 @@ def test_what_satisfies_a_version_is_remembered_until_that_is_judged(
 ) -> None:
     """Until then and not longer, whatever the clock of the container says."""
     log = updated(kind, skew_us)
-    state, found, kept = State(), [], []
+    state, found, kept, judged = State(), [], [], 0
     waiting = [seen(row) for row in log.rows if row["kind"] != "traffic"]
     auditor = Auditor(AuditSettings(horizon_s=HORIZON_S), state)
     for watermark_us in range(BEGIN_US, BEGIN_US + 180 * S, S // 2):
         found += auditor.advance(waiting, watermark_us)
         waiting = []
+        judged += auditor.judged
+        assert judged + auditor.unjudged() == 20
         progress = state.progress.get("c0", {}).get("shop", {}).get("x", Progress())
         kept.append(len(progress.steps))
     ours = [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
     theirs = Oracle(log.rows, Rules(horizon_us=HORIZON_S * US_PER_S)).judge()
     assert comparable(ours) == comparable(theirs)
+    assert judged == 20
     assert max(kept) <= (HORIZON_S + 18) / 5 + 1
     assert kept[-1] <= 1

@@ -63,12 +63,15 @@ class Auditor:
     def __init__(self, settings: AuditSettings, state: State) -> None:
         self.settings = settings
         self.state = state
+        self.judged = 0
+        """Expected deliveries, in the last step."""
         self._found: list[Finding] = []
         self._interests: dict[Place, str] = {}
 
     def advance(self, rows: Iterable[Seen], watermark_us: int) -> list[Finding]:
         """Take in rows, and judge all that the watermark has passed."""
         self._found = []
+        self.judged = 0
         self.state.waiting.extend(rows)
         due = self._due(watermark_us)
         self._interests = interests_of(due)
@@ -87,6 +90,19 @@ class Auditor:
             version.store.at_us + horizon_us for version in self._versions() if not version.judged
         )
         return min(times, default=None)
+
+    def unjudged(self) -> int:
+        """Versions that are still to be judged."""
+        waiting = {
+            (row.application, row.name, row.sequence)
+            for row in self.state.waiting
+            if row.kind == Kind.STORE and row.is_complete and not self._of(row).knows(row.sequence)
+        }
+        return len(waiting) + sum(not version.judged for version in self._versions())
+
+    def _of(self, row: Seen) -> Versions:
+        """What is known of the configuration of a row."""
+        return self.state.stored.get(row.application or "", {}).get(row.name or "", Versions())
 
     def _versions(self) -> Iterator[Version]:
         for names in self.state.stored.values():
@@ -247,7 +263,7 @@ class Auditor:
             assert row.name is not None
             assert row.sequence is not None
             first = row.sequence if row.first is None else row.first
-            versions = self.state.stored.get(row.application, {}).get(row.name, Versions())
+            versions = self._of(row)
             version = versions.kept.get(row.sequence)
             if version is not None:
                 if row.digest is not None and row.digest not in version.digests:
@@ -299,6 +315,7 @@ class Auditor:
             and (one.end_us is None or until_us <= one.end_us)
             and one.matches(name)
         }
+        self.judged += len(containers)
         for container in containers:
             progress = self.state.progress.get(container, {}).get(application, {}).get(name)
             by = progress.satisfying(store.sequence) if progress is not None else None

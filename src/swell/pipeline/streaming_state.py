@@ -75,8 +75,8 @@ class Versions(msgspec.Struct, array_like=True):
     numbers: list[tuple[int, int]] = []
     """All that were ever stored, as ranges: what is forgotten is still known to have been."""
 
-    def knows(self, number: int) -> bool:
-        return any(low <= number <= high for low, high in self.numbers)
+    def knows(self, number: int | None) -> bool:
+        return number is not None and any(low <= number <= high for low, high in self.numbers)
 
 
 class Subscription(msgspec.Struct, array_like=True):
