@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from typer.testing import CliRunner
 from swell.cli.pipeline import app
 from swell.pipeline import following, jobs, latency
 from swell.pipeline.audit_settings import AuditSettings
-from swell.pipeline.following import Following
+from swell.pipeline.following import Following, Known
+from swell.pipeline.latency_stream import Pairs
 from swell.pipeline.streaming import COUNTED
 from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, frame_of
 from tests.pipeline.test_latency import applied
-from tests.pipeline.toy_logs import row, write_file
+from tests.pipeline.toy_logs import BEGIN, row, write_file
 
 BY = ("application", "site")
 LATER = "later"
@@ -68,6 +70,16 @@ def test_pip4_windows_of_a_stream_are_those_of_the_batch(
     assert outcome.facts["deliveries"] == len(applies)
     assert outcome.facts["later than 3 s"] == sum(one["late"] for one in batch) > 1
     assert outcome.notes == [], "nothing came too late"
+
+
+def test_the_fastest_delivery_of_a_pair_is_known_for_a_day() -> None:
+    pairs = Pairs()
+    for pair, took_us, hour in (("a", -5, 0), ("b", -7, 1), ("b", -3, 2), ("c", 4, 2), ("d", 9, 2)):
+        pairs.hear(("run", pair), took_us, BEGIN + timedelta(hours=hour))
+    pairs.hear(("run", "e"), 1, BEGIN + timedelta(hours=25))
+    assert pairs.off(bound_us=8) == [("run", "a", -5), ("run", "b", -7), ("run", "d", 9)]
+    pairs.forget()
+    assert pairs.off(bound_us=8) == [("run", "b", -7), ("run", "d", 9)]
 
 
 def test_pip4_a_stream_of_latencies_as_a_command(spark: SparkSession, tmp_path: Path) -> None:
@@ -148,6 +160,21 @@ def test_what_is_said_of_how_much_was_judged() -> None:
     judged.count([{"run": run, "bucket": 0, "judged": 0, "unjudged": 0} for run in "ab"])
     judged.count([{"run": "a", "bucket": 1, "judged": 0, "unjudged": 0}])
     assert judged.notes(how, settings) == []
+
+
+def test_pip5_flows_that_have_ended_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
+    flow = {"name": "t", "rate": 1.0, "reason": "msgs"}
+    gone = row(1, "c1", coordinate=[1.0, 2.0, 3.0])
+    ended = [row(one, peer=f"c{one}", **flow) for one in (1, 2)]
+    lasting = [row(one, peer=f"c{one}", **flow) for one in (30, 80)]
+    known = Known(spark, window_s=60.0)
+    for number, rows in enumerate((ended, lasting)):
+        log = tmp_path / str(number)
+        write_file(log, "coordinate", "c1-1-1", [gone])
+        write_file(log, "traffic", "n1-1-1", rows)
+        known.take(spark.read.format("swell").load(str(log)))
+    kept = {(one["kind"], one["peer"]) for one in known.rows.collect()}
+    assert kept == {("coordinate", None), ("traffic", "c30"), ("traffic", "c80")}
 
 
 def test_a_query_that_fails_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from swell.events.schema import Kind
 from swell.pipeline import jobs, latency_stream, streaming
 from swell.pipeline.audit_settings import AuditSettings
-from swell.pipeline.monitor import MESSAGES
+from swell.pipeline.monitor import MESSAGES, reported
 from swell.pipeline.outcome import Outcome
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.session import ROCKSDB
@@ -182,17 +182,15 @@ def latency(
 
 
 def monitor(spark: SparkSession, following: Following, window_s: float, tell: Tell) -> Outcome:
-    """The table of topics after every batch. What was known is the last row of every process and
-    flow; after a restart it fills up again with the next reports."""
-    known = spark.createDataFrame([], EVENTS)
+    """The table of topics after every batch. After a restart it fills up again with the next
+    reports."""
+    known = Known(spark, window_s)
     outcome = Outcome("monitor")
 
     def each(batch: DataFrame, number: int) -> None:
-        nonlocal known
-        before, known = known, latest(known.unionByName(batch)).localCheckpoint()
-        before.unpersist()
+        known.take(batch)
         with suppress(LogError):  # no coordinates yet
-            topics = jobs.topics_of(known, window_s)
+            topics = jobs.topics_of(known.rows, window_s)
             rows = jobs.rows_of(topics.table.orderBy("topic"))
             topics.forget()
             outcome.facts = {"topics": len(rows), "nodes with a coordinate": len(topics.nodes)}
@@ -203,6 +201,19 @@ def monitor(spark: SparkSession, following: Following, window_s: float, tell: Te
     stream = following.read(spark, [Kind.COORDINATE, Kind.TRAFFIC])
     outcome.notes = wait(following.start(stream, each))
     return outcome
+
+
+class Known:
+    """What `monitor` remembers: the last row of every process, and of every flow that goes on."""
+
+    def __init__(self, spark: SparkSession, window_s: float) -> None:
+        self._window_s = window_s
+        self.rows = spark.createDataFrame([], EVENTS)
+
+    def take(self, batch: DataFrame) -> None:
+        last = latest(self.rows.unionByName(batch)).localCheckpoint()
+        places = last.where(f.col("kind") == str(Kind.COORDINATE))
+        self.rows = reported(last, self._window_s).unionByName(places)
 
 
 def latest(events: DataFrame) -> DataFrame:

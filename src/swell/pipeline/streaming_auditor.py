@@ -39,6 +39,8 @@ class Finding(NamedTuple):
     excused: bool = False
 
 
+ABOUT_CONTAINERS = (Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.ACK, Kind.CRASH_FOUND)
+
 Late = dict[tuple[str, str, str, bool, Taken], list[tuple[Seen, int]]]
 """Application, name, container, whether excused, and the row that came late: what it was for."""
 
@@ -139,11 +141,17 @@ class Auditor:
             life.saw(row.start, row.row, row.at_us, row.kind == Kind.STOP and row.peer is None)
             if row.kind == Kind.START and row.application is not None:
                 life.resumed = [*life.resumed, row.application]
+            life.heard_us = max(life.heard_us, row.time_us)
         elif row.role == NODE_ROLE and row.node not in self.state.nodes:
             self.state.nodes[row.node] = None
             self.state.begins_late |= row.kind != Kind.START or row.start > 1
+        if row.role == NODE_ROLE and row.kind == Kind.START:
+            self.state.forget_primaries(row.node, row.start)
         if not row.is_complete:
             return
+        if row.kind in ABOUT_CONTAINERS:
+            life = self.state.lives.setdefault(row.subject, ContainerLife())
+            life.heard_us = max(life.heard_us, row.time_us)
         if row.kind == Kind.STORE:
             self._on_store(row)
         elif row.kind in (Kind.APPLY, Kind.REJECT):
@@ -157,7 +165,7 @@ class Auditor:
         elif row.kind in (Kind.STOP, Kind.CRASH_FOUND):
             self._end(row, None, None)
             if row.kind == Kind.CRASH_FOUND:
-                self.state.lives.setdefault(row.subject, ContainerLife()).crashed(row.at_us)
+                self.state.lives[row.subject].crashed(row.at_us)
 
     def _on_store(self, row: Seen) -> None:
         assert row.application is not None
@@ -181,7 +189,7 @@ class Auditor:
         self.state.subscriptions.append(
             Subscription(row.application, row.subject, pattern, row.across)
         )
-        self.state.lives.setdefault(row.subject, ContainerLife()).subscribed()
+        self.state.lives[row.subject].subscribed()
         at_primary = self.state.acked.get(f"{row.node} {row.start}", {})
         at_primary.pop(f"{row.subject} {row.application}", None)
         self._look_for_lost(row)
@@ -355,3 +363,11 @@ class Auditor:
             for names in applications.values():
                 for progress in names.values():
                     progress.forget(upto_us)
+        served = {one.container for one in self.state.subscriptions}
+        self.state.forget_containers(
+            {
+                container
+                for container, life in self.state.lives.items()
+                if container not in served and life.away(upto_us)
+            }
+        )

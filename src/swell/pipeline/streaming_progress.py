@@ -1,6 +1,7 @@
 """What a stream remembers of one container: how far it got with a configuration, and its losses.
 
-Both are bounded: progress by the horizon of the audit, ranges and losses by number.
+Both are bounded: progress by the horizon of the audit, ranges and losses by number; and who is gone
+for long is forgotten.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from swell.pipeline.audit_losses import CRASH_TOLERANCE_US
-from swell.pipeline.audit_settings import NEVER_US
+from swell.pipeline.audit_settings import NEVER_US, US_PER_S
 from swell.pipeline.verdicts import Verdict
 
 RANGES_MAX = 64
@@ -18,6 +19,11 @@ RANGES_MAX = 64
 
 LOSSES_MAX = 16
 """Of one container; the earliest are forgotten."""
+
+AWAY_US = 24 * 3600 * US_PER_S
+SILENT_US = 7 * AWAY_US
+"""A container without a subscription is forgotten if nothing was heard of it for so long: of one
+that has ended, and of one that may live."""
 
 
 class Taken(NamedTuple):
@@ -103,6 +109,19 @@ class ContainerLife(msgspec.Struct, array_like=True):
     """Since then it has a life without rows."""
     resumed: list[str] = []
     """Applications of which it goes on with what earlier lives had."""
+    heard_us: int = 0
+    """When the last row of it, or about it, was taken, by the stream's clock."""
+
+    @property
+    def ended(self) -> bool:
+        """As far as the log says, it does not live; or it has no rows of its own."""
+        return self.stopped or self.crash_us is not None or not self.start
+
+    def away(self, now_us: int) -> bool:
+        """Whether nothing was heard for so long that it is to be forgotten."""
+        if not self.heard_us:  # from a checkpoint that does not say it
+            self.heard_us = now_us
+        return now_us - self.heard_us > (AWAY_US if self.ended else SILENT_US)
 
     def saw(self, start: int, row: int, at_us: int, stops: bool) -> None:
         """A row of it, in order."""

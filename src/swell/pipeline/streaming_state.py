@@ -1,7 +1,8 @@
 """What a bucket of a streaming audit remembers: rows that wait, versions, subscriptions, progress.
 
 Encoded as one value. Everything is bounded by the horizon of the audit, or by the number of
-containers, configurations and primaries.
+containers, configurations and primaries; of containers that are gone for long, and of earlier lives
+of primaries, nothing is kept.
 """
 
 from __future__ import annotations
@@ -117,3 +118,25 @@ class State(msgspec.Struct):
     """That have stored anything or begun."""
     begins_late: bool = False
     """A node lived before the first of its rows that the log has."""
+
+    def forget_containers(self, gone: set[str]) -> None:
+        if not gone:
+            return
+        for container in gone:
+            del self.lives[container]
+            self.progress.pop(container, None)
+            self.clocks.pop(container, None)
+        for at_primaries in (self.acked, self.held):
+            for primary, feeds in list(at_primaries.items()):
+                for feed in [one for one in feeds if one.rpartition(" ")[0] in gone]:
+                    del feeds[feed]
+                if not feeds:
+                    del at_primaries[primary]
+
+    def forget_primaries(self, node: str, start: int) -> None:
+        """A node has begun a life: nobody comes back to an earlier one."""
+        for at_primaries in (self.acked, self.held):
+            for primary in list(at_primaries):
+                name, _, life = primary.rpartition(" ")
+                if name == node and int(life) < start:
+                    del at_primaries[primary]
