@@ -21,7 +21,8 @@ WINDOW_US = 60 * S
 
 
 def applied(seed: int, skew_us: int = 0, sent: bool = True) -> GeneratedLog:
-    """Containers on other machines than their primary, a store every second."""
+    """Containers on other machines than their primary, a store every second. As in real logs, no
+    row has the monotonic clock of who sent it."""
     rng = np.random.default_rng(seed)
     log = GeneratedLog(f"run-{seed}", seed)
     log.begin("n0", "node", BEGIN_US)
@@ -34,7 +35,7 @@ def applied(seed: int, skew_us: int = 0, sent: bool = True) -> GeneratedLog:
         log.emit("store", "n0", t, **common)
         for number in range(3):
             took_us = 1 if version < 4 else int(rng.lognormal(11, 1.5))
-            fields = {"sent_at": t, "sent_mono_us": t - log.boots_us["n0"]} if sent else {}
+            fields = {"sent_at": t} if sent else {}
             place = {"site": f"site{number % 2}"}
             log.emit("apply", f"c{number}", t + took_us, **common, **fields, **place)
     log.number()

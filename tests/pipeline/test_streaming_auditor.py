@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
 from swell.pipeline.audit_settings import US_PER_S, AuditSettings
 from swell.pipeline.streaming_auditor import Auditor
+from swell.pipeline.streaming_progress import Progress
 from swell.pipeline.streaming_state import Seen, State
-from tests.pipeline.generated_logs import GeneratedLog, make
+from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, make
 from tests.pipeline.oracle import Finding, Oracle, Rules
 
 JUDGED = {
@@ -47,8 +49,13 @@ def of_stream(log: GeneratedLog, seed: int, batches: int) -> list[Finding]:
     return [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
 
 
-def seen(row: dict[str, object]) -> Seen:
-    renamed = {"at_us": row["at"], "sent_us": row["sent_at"], "time_us": row["at"]}
+def seen(row: dict[str, Any]) -> Seen:
+    at_us, sent_us = row["at"], row["sent_at"]
+    time_us = at_us
+    if row["kind"] == "apply" and sent_us is not None:
+        bound_us = AuditSettings().clock_bound_us
+        time_us = at_us if 0 <= at_us - sent_us <= bound_us else sent_us
+    renamed = {"at_us": at_us, "sent_us": sent_us, "time_us": time_us}
     return Seen(**{name: {**row, **renamed}[name] for name in Seen.__struct_fields__})
 
 
@@ -121,3 +128,127 @@ def test_a_stream_gives_the_verdicts_of_the_oracle() -> None:
             excuses[batches] += sum(one.excused for one in stream)
     assert set(kinds) == JUDGED, "every kind was there to be found"
     assert set(+excuses) == set(BATCHES)
+
+
+def updated(kind: str, skew_us: int) -> GeneratedLog:
+    """A container whose clock is off takes every version at once."""
+    log = GeneratedLog("skewed", 1)
+    log.begin("n0", "node", BEGIN_US)
+    log.begin("c0", "container", BEGIN_US, skew_us, machine=1)
+    about = {"application": "shop", "epoch": 1}
+    log.emit("subscribe", "n0", BEGIN_US + S, peer="c0", name="", **about)
+    for version in range(1, 21):
+        t = BEGIN_US + version * 5 * S
+        about |= {"name": "x", "first": version, "sequence": version, "step": version}
+        about |= {"digest": digest_of(version)}
+        log.emit("store", "n0", t, **about)
+        log.emit(kind, "c0", t + 1000, sent_at=t, **about)
+    log.emit("traffic", "n0", BEGIN_US + 1000 * S)
+    log.number()
+    return log
+
+
+@pytest.mark.parametrize("kind", ["apply", "reject"])
+@pytest.mark.parametrize("skew_us", [-18 * S, -S, 18 * S, 7200 * S])
+def test_what_satisfies_a_version_is_remembered_until_that_is_judged(
+    kind: str, skew_us: int
+) -> None:
+    """Until then and not longer, whatever the clock of the container says."""
+    log = updated(kind, skew_us)
+    state, found, kept, judged = State(), [], [], 0
+    waiting = [seen(row) for row in log.rows if row["kind"] != "traffic"]
+    auditor = Auditor(AuditSettings(horizon_s=HORIZON_S), state)
+    for watermark_us in range(BEGIN_US, BEGIN_US + 180 * S, S // 2):
+        found += auditor.advance(waiting, watermark_us)
+        waiting = []
+        judged += auditor.judged
+        assert judged + auditor.unjudged() == 20
+        progress = state.progress.get("c0", {}).get("shop", {}).get("x", Progress())
+        kept.append(len(progress.steps))
+    ours = [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
+    theirs = Oracle(log.rows, Rules(horizon_us=HORIZON_S * US_PER_S)).judge()
+    assert comparable(ours) == comparable(theirs)
+    assert judged == 20
+    assert max(kept) <= (HORIZON_S + 18) / 5 + 1
+    assert kept[-1] <= 1
+
+
+DAYS = 10
+HOUR_US = 3600 * S
+
+
+def come_and_gone() -> GeneratedLog:
+    """Every six hours a container of a new name comes for a minute, then stops or is killed. One of
+    them comes back two hours later with less than it had; so does, when the log ends, one that is
+    served all the time. The node starts anew every day."""
+    log = GeneratedLog("gone", 1)
+    for hour in range(24 * DAYS + 1):
+        t = BEGIN_US + hour * HOUR_US
+        if hour == 0:
+            log.begin("kept", "container", t, machine=1)
+        if hour % 24 == 0:
+            log.begin("n0", "node", t)
+            subscribe(log, "kept", t + 1, "rare", 0)
+        if hour == 0:
+            deliver(log, "kept", t + S, "rare", 1)
+            deliver(log, "kept", t + 2 * S, "rare", 2)
+        if hour % 6 == 0:
+            container = f"host-{hour}"
+            log.begin(container, "container", t + 3 * S, machine=1)
+            subscribe(log, container, t + 4 * S, "x", 0)
+            deliver(log, container, t + 5 * S, "x", 3 + hour // 6)
+            log.emit("unsubscribe", "n0", t + 60 * S, peer=container, application="shop")
+            if hour % 12 == 0:
+                log.emit("stop", container, t + 60 * S)
+        if hour == 14:
+            come_back(log, "host-12", t, "x", 3)
+            log.emit("unsubscribe", "n0", t + 60 * S, peer="host-12", application="shop")
+            log.emit("stop", "host-12", t + 60 * S)
+    come_back(log, "kept", t + 120 * S, "rare", 1)
+    log.emit("traffic", "n0", t + 24 * HOUR_US)
+    log.number()
+    return log
+
+
+def subscribe(log: GeneratedLog, container: str, t: int, name: str, step: int) -> None:
+    about = {"peer": container, "application": "shop", "name": name, "step": step}
+    log.emit("subscribe", "n0", t, epoch=1, **about)
+
+
+def deliver(log: GeneratedLog, container: str, t: int, name: str, step: int) -> None:
+    """One version of each step is stored, and this container has it at once."""
+    fields = {"application": "shop", "name": name, "epoch": 1, "sequence": step, "step": step}
+    log.emit("store", "n0", t, digest=digest_of(step), **fields)
+    log.emit("apply", container, t + 1000, sent_at=t, digest=digest_of(step), **fields)
+    log.emit("ack", "n0", t + 2000, peer=container, application="shop", name=name, sequence=step)
+
+
+def come_back(log: GeneratedLog, container: str, t: int, name: str, step: int) -> None:
+    """From a snapshot that is older than what it had."""
+    log.begin(container, "container", t)
+    log.emit("start", container, t + 1, application="shop")
+    subscribe(log, container, t + S, name, step)
+    fields = {"application": "shop", "name": name, "epoch": 1, "sequence": step}
+    log.emit("apply", container, t + 2 * S, sent_at=t + S, digest=digest_of(step), **fields)
+
+
+def test_who_is_gone_for_long_is_forgotten_and_nobody_else() -> None:
+    log = come_and_gone()
+    state, found = State(), []
+    auditor = Auditor(AuditSettings(horizon_s=HORIZON_S), state)
+    rows = [seen(row) for row in log.rows if row["kind"] != "traffic"]
+    for row in rows:
+        found += auditor.advance([row], row.time_us - DELAY_US)
+    while (due_us := auditor.next_due_us()) is not None:
+        found += auditor.advance([], due_us)
+    ours = [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
+    theirs = comparable(Oracle(log.rows, Rules(horizon_us=HORIZON_S * US_PER_S)).judge())
+    assert comparable(ours) == theirs
+    assert Counter(one.verdict for one in theirs) == {"went-back": 2, "ack-lost": 1}
+    stopped = {f"host-{hour}" for hour in range(24 * (DAYS - 1) + 12, 24 * DAYS + 1, 12)}
+    killed = {f"host-{hour}" for hour in range(24 * (DAYS - 7) + 6, 24 * DAYS, 12)}
+    expected = {"kept", *stopped, *killed}
+    assert {*state.lives} - {"n0"} == {*state.progress} == {*state.clocks} == expected
+    for at_primaries in (state.acked, state.held):
+        assert set(at_primaries) == {f"n0 {DAYS + 1}"}
+        assert {feed for feeds in at_primaries.values() for feed in feeds} == {"host-240 shop"}

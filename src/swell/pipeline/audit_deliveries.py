@@ -54,9 +54,10 @@ def offsets(rows: DataFrame, settings: AuditSettings, *pair: str) -> DataFrame:
 
 
 def on_one_machine(before: Column, after: Column, settings: AuditSettings) -> Column:
-    """Whether two rows (structs of at_us and mono_us) come from machines started together."""
+    """Whether two rows (structs of at_us and mono_us) come from machines started together; not, if
+    a monotonic clock is not known."""
     boot = (before["at_us"] - before["mono_us"]) - (after["at_us"] - after["mono_us"])
-    return f.abs(boot) <= settings.same_machine_us
+    return f.coalesce(f.abs(boot) <= settings.same_machine_us, f.lit(False))
 
 
 def taken(before: Column, after: Column, off_us: Column, settings: AuditSettings) -> Column:

@@ -21,11 +21,12 @@ from pyspark.sql.types import StructType
 from swell.events.schema import Kind
 from swell.pipeline import jobs, latency_stream, streaming
 from swell.pipeline.audit_settings import AuditSettings
-from swell.pipeline.monitor import MESSAGES
+from swell.pipeline.monitor import MESSAGES, reported
 from swell.pipeline.outcome import Outcome, rows_of
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.session import ROCKSDB
 from swell.pipeline.source_files import LogError
+from swell.pipeline.verdicts import EVIDENCE
 
 HORIZON_S = 60.0
 WINDOW_S = 60.0
@@ -71,6 +72,7 @@ def audit(
 ) -> Outcome:
     """Evidence as soon as the watermark allows it; exit code 1 if there was any."""
     found = {"violations": 0, "excused": 0}
+    judged = Judged()
 
     def hear(rows: list[dict[str, Any]]) -> None:
         wrong = [row for row in rows if row["excuse"] is None]
@@ -79,19 +81,61 @@ def audit(
         if wrong:
             tell(wrong)
 
-    notes = wait(start_audit(spark, following, settings, hear))
-    code = 1 if found["violations"] else 0
-    return Outcome("audit", facts=dict(found), notes=notes, exit_code=code)
+    notes = wait(start_audit(spark, following, settings, hear, judged))
+    notes += judged.notes(following, settings)
+    facts = {"deliveries judged": judged.deliveries, **found}
+    return Outcome("audit", facts=facts, notes=notes, exit_code=1 if found["violations"] else 0)
+
+
+class Judged:
+    """How much an audit has judged: without it, no violations would mean little."""
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self._left: dict[tuple[str, int], int] = {}
+        """Run and bucket: versions that are still to be judged."""
+
+    def count(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.deliveries += row["judged"]
+            self._left[row["run"], row["bucket"]] = row["unjudged"]
+
+    def notes(self, following: Following, settings: AuditSettings) -> list[str]:
+        """What to say if nothing was judged, or not all."""
+        left: dict[str, int] = {}
+        for (run, _), versions in self._left.items():  # every bucket has all versions of its run
+            left[run] = max(versions, left.get(run, 0))
+        versions = sum(left.values())
+        if not versions:
+            return [] if self.deliveries else [jobs.nothing_due(settings)]
+        wait_s = following.delay_s + (settings.horizon_s or 0)
+        none = "" if self.deliveries else "no delivery was judged; "
+        return [
+            f"{none}versions not judged yet: {versions:,}. One is judged when the log goes on for "
+            f"{wait_s:g} s after it (--delay and --horizon): wait longer, or set them lower"
+        ]
 
 
 def start_audit(
-    spark: SparkSession, following: Following, settings: AuditSettings, hear: Tell
+    spark: SparkSession,
+    following: Following,
+    settings: AuditSettings,
+    hear: Tell,
+    judged: Judged | None = None,
 ) -> StreamingQuery:
     """The query of the audit; `hear` is told all evidence, batch by batch."""
     events = following.read(spark, columns=streaming.NEEDED)
-    evidence = streaming.evidence(events, settings, following.delay_s)
+    found = streaming.counted_evidence(events, settings, following.delay_s)
+
+    def each(batch: DataFrame, number: int) -> None:
+        rows = rows_of(batch)
+        if judged is not None:
+            judged.count([row for row in rows if row["verdict"] is None])
+        names = EVIDENCE.fieldNames()
+        hear([{name: row[name] for name in names} for row in rows if row["verdict"] is not None])
+
     with settings_set(spark, ROCKSDB):
-        return following.start(evidence, lambda batch, _: hear(rows_of(batch)))
+        return following.start(found, each)
 
 
 @contextmanager
@@ -138,17 +182,15 @@ def latency(
 
 
 def monitor(spark: SparkSession, following: Following, window_s: float, tell: Tell) -> Outcome:
-    """The table of topics after every batch. What was known is the last row of every process and
-    flow; after a restart it fills up again with the next reports."""
-    known = spark.createDataFrame([], EVENTS)
+    """The table of topics after every batch. After a restart it fills up again with the next
+    reports."""
+    known = Known(spark, window_s)
     outcome = Outcome("monitor")
 
     def each(batch: DataFrame, number: int) -> None:
-        nonlocal known
-        before, known = known, latest(known.unionByName(batch)).localCheckpoint()
-        before.unpersist()
+        known.take(batch)
         with suppress(LogError):  # no coordinates yet
-            topics = jobs.topics_of(known, window_s)
+            topics = jobs.topics_of(known.rows, window_s)
             rows = rows_of(topics.table.orderBy("topic"))
             topics.forget()
             outcome.facts = {"topics": len(rows), "nodes with a coordinate": len(topics.nodes)}
@@ -159,6 +201,19 @@ def monitor(spark: SparkSession, following: Following, window_s: float, tell: Te
     stream = following.read(spark, [Kind.COORDINATE, Kind.TRAFFIC])
     outcome.notes = wait(following.start(stream, each))
     return outcome
+
+
+class Known:
+    """What `monitor` remembers: the last row of every process, and of every flow that goes on."""
+
+    def __init__(self, spark: SparkSession, window_s: float) -> None:
+        self._window_s = window_s
+        self.rows = spark.createDataFrame([], EVENTS)
+
+    def take(self, batch: DataFrame) -> None:
+        last = latest(self.rows.unionByName(batch)).localCheckpoint()
+        places = last.where(f.col("kind") == str(Kind.COORDINATE))
+        self.rows = reported(last, self._window_s).unionByName(places)
 
 
 def latest(events: DataFrame) -> DataFrame:

@@ -7,11 +7,14 @@ Only a whole log says which clocks are off, so a stream goes by what it has seen
 the clocks contradict (it came before it was sent, or took longer than clocks are trusted) is kept
 by itself, with its pair of processes. When its window ends it is measured against the fastest
 delivery of that pair so far; if that one was possible, the clocks are right and it was that slow.
+What was the fastest is remembered here, on the driver: of each pair for a day after it was last
+heard of, and not over a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,13 +23,16 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from swell.pipeline.audit_deliveries import on_one_machine, taken
 from swell.pipeline.audit_rows import timed
-from swell.pipeline.audit_settings import NEVER_US, US_PER_S, AuditSettings
+from swell.pipeline.audit_settings import US_PER_S, AuditSettings
 from swell.pipeline.latency import PAIR, percentiles, rounded_up, since_sent
 from swell.pipeline.streaming import stream_clock
 
 _OF_ROWS = ("run", "kind", "at", "mono_us", "node", "site", "zone", "application", "name", "epoch")
 NEEDED = (*_OF_ROWS, "first", "sequence", "sent_at", "sent_mono_us")
 """Columns of a log that the table is made from."""
+
+AWAY = timedelta(days=1)
+"""A pair that has no deliveries for so long is forgotten."""
 
 _PAIR = PAIR[1:]
 _STEPS = ("step_us", "n", "max_us", "over")
@@ -78,6 +84,30 @@ def _kept(group: Column, pair: Column, step_us: Column, took_us: Column) -> Colu
     )
 
 
+class Pairs:
+    """The fastest delivery of every pair of processes, of all windows since the query was started.
+    A pair is its run and what `PAIR` says."""
+
+    def __init__(self) -> None:
+        self._fastest_us: dict[tuple[Any, ...], int] = {}
+        self._heard: dict[tuple[Any, ...], datetime] = {}
+
+    def hear(self, pair: tuple[Any, ...], took_us: int, at: datetime) -> None:
+        self._fastest_us[pair] = min(took_us, self._fastest_us.get(pair, took_us))
+        self._heard[pair] = max(at, self._heard.get(pair, at))
+
+    def off(self, bound_us: int) -> list[tuple[Any, ...]]:
+        """Those whose clocks must be off, with by how much."""
+        return [(*key, us) for key, us in self._fastest_us.items() if not 0 <= us <= bound_us]
+
+    def forget(self) -> None:
+        """Those that have had no deliveries for long."""
+        newest = max(self._heard.values(), default=None)
+        for pair, at in list(self._heard.items()):
+            if newest is not None and newest - at > AWAY:
+                del self._heard[pair], self._fastest_us[pair]
+
+
 class Tables:
     """Makes the tables of the windows that a batch has ended."""
 
@@ -85,17 +115,17 @@ class Tables:
         self._spark = spark
         self._by = tuple(by)
         self._settings = settings
-        self._fastest_us: dict[tuple[Any, ...], int] = {}
-        """Run and pair; of all windows since the query was started."""
+        self._pairs = Pairs()
 
     def table(self, ended: DataFrame) -> DataFrame:
         """As `latency.table`, from the histograms of whole windows. Looked at twice."""
         is_delivery, has_pair = f.col("group").isNotNull(), f.col("pair").isNotNull()
-        for row in ended.where(~is_delivery).select("run", "pair", "least_us").collect():
-            pair = (row["run"], row["pair"])
-            self._fastest_us[pair] = min(row["least_us"], self._fastest_us.get(pair, NEVER_US))
+        begin = f.col("window.start").alias("begin")
+        for row in ended.where(~is_delivery).select("run", "pair", "least_us", begin).collect():
+            self._pairs.hear((row["run"], row["pair"]), row["least_us"], row["begin"])
         counted = ended.where(is_delivery & ~has_pair).select(*_COUNTED)
         judged = self._judged(ended.where(is_delivery & has_pair))
+        self._pairs.forget()
         whole = counted.unionByName(judged.select(*_COUNTED))
         group = (f.col("group")[name].alias(name) for name in self._by)
         shown = whole.select("run", *group, f.col("window.start").alias("window"), *_STEPS)
@@ -103,12 +133,7 @@ class Tables:
 
     def _judged(self, alone: DataFrame) -> DataFrame:
         """Deliveries that the clocks contradict, by clocks that are set right."""
-        bound_us = self._settings.clock_bound_us
-        off = [
-            (*pair, fastest_us)
-            for pair, fastest_us in self._fastest_us.items()
-            if not 0 <= fastest_us <= bound_us
-        ]
+        off = self._pairs.off(self._settings.clock_bound_us)
         columns = [alone.schema["run"], alone.schema["pair"], StructField("offset_us", LongType())]
         offsets = self._spark.createDataFrame(off, StructType(columns))
         took = f.greatest(f.col("step_us") - f.coalesce("offset_us", f.lit(0)), f.lit(1))

@@ -52,8 +52,8 @@ def places(events: DataFrame, dimensions: int) -> DataFrame:
     )
 
 
-def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """topic, side, client, home, rate_milli: what is reported now, client by client."""
+def reported(events: DataFrame, window_s: float) -> DataFrame:
+    """Traffic rows that tell of flows which have not ended."""
     rows = events.where(
         (f.col("kind") == Kind.TRAFFIC)
         & (f.col("reason") == MESSAGES)
@@ -63,6 +63,12 @@ def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
     end = rows.agg(f.max("at").alias("last_at"))
     window = f.make_dt_interval(secs=f.lit(window_s))
     recent = rows.join(f.broadcast(end)).where(f.col("at") >= f.col("last_at") - window)
+    return recent.drop("last_at")
+
+
+def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
+    """topic, side, client, home, rate_milli: what is reported now, client by client."""
+    recent = reported(events, window_s)
     order = f.struct("at", "node", "start", "row")
     side = f.when(f.col("source").isNotNull(), PRODUCER).otherwise(CONSUMER)
     # By topic from the start, so that nothing has to be moved again for what is said of a topic.

@@ -17,7 +17,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from swell.errors import ConfigurationError
 from swell.events.rows import NODE_ROLE
@@ -44,6 +44,11 @@ OF_CONTAINERS = (Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.ACK)
 DEATHS = (Kind.STOP, Kind.CRASH_FOUND)
 """Rows of nodes that are about a container: of an application, and of any process."""
 
+COUNTED = ("bucket", "judged", "unjudged")
+OUTPUT = StructType([*EVIDENCE.fields, *(StructField(name, LongType()) for name in COUNTED)])
+"""Evidence; and rows without a verdict that say how many deliveries a bucket has judged in a batch,
+and how many versions it has still to judge."""
+
 
 def evidence(
     events: DataFrame,
@@ -53,6 +58,17 @@ def evidence(
 ) -> DataFrame:
     """Evidence of deliveries, order and acknowledgements in a stream of events; append mode. The
     session must use the RocksDB state store."""
+    found = counted_evidence(events, settings, delay_s, buckets)
+    return found.where(f.col("verdict").isNotNull()).select(*EVIDENCE.fieldNames())
+
+
+def counted_evidence(
+    events: DataFrame,
+    settings: AuditSettings,
+    delay_s: float = DELAY_S,
+    buckets: int = BUCKETS,
+) -> DataFrame:
+    """As `evidence`, with rows that count: `OUTPUT`."""
     if settings.horizon_s is None or settings.horizon_s < settings.sla_s:
         raise ConfigurationError(
             "an audit of a stream needs a horizon, not below the SLA: after that long it gives up "
@@ -66,7 +82,7 @@ def evidence(
     routed = route(timed(events), settings, buckets).withWatermark("time", f"{delay_s} seconds")
     return routed.groupBy("run", "bucket").transformWithStateInPandas(
         statefulProcessor=BucketProcessor(settings),
-        outputStructType=EVIDENCE,
+        outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="EventTime",
     )
@@ -146,8 +162,10 @@ class BucketProcessor(StatefulProcessor):
         found = auditor.advance(rows, watermark_ms * US_PER_MS)
         self._state.update((self._encoder.encode(state),))
         self._wake(auditor.next_due_us(), watermark_ms)
+        run, bucket = key
         if found:
-            yield frame_of(key[0], found)
+            yield frame_of(run, found)
+        yield counts_of(run, bucket, auditor.judged, auditor.unjudged())
 
     def _wake(self, due_us: int | None, watermark_ms: int) -> None:
         for timer in list(self._handle.listTimers()):
@@ -178,4 +196,13 @@ def frame_of(run: str, found: list[Finding]) -> pd.DataFrame:
         at = pd.Timestamp(one.at_us * 1000, unit="ns", tz="UTC")
         return (*about, *one.place, at, one.value_ms, LOST_ROWS if one.excused else None)
 
-    return pd.DataFrame([row(one) for one in found], columns=EVIDENCE.fieldNames())
+    nothing = (None,) * len(COUNTED)
+    return pd.DataFrame([(*row(one), *nothing) for one in found], columns=OUTPUT.fieldNames())
+
+
+def counts_of(run: str, *counts: int) -> pd.DataFrame:
+    """A frame of its own: whole numbers beside nothing would become floats."""
+    import pandas as pd
+
+    nothing = (None,) * (len(EVIDENCE) - 1)
+    return pd.DataFrame([(run, *nothing, *counts)], columns=OUTPUT.fieldNames())

@@ -40,6 +40,8 @@ class Finding(NamedTuple):
     excused: bool = False
 
 
+ABOUT_CONTAINERS = (Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.ACK, Kind.CRASH_FOUND)
+
 Late = dict[tuple[str, str, str, bool, Taken], list[tuple[Seen, int]]]
 """Application, name, container, whether excused, and the row that came late: what it was for."""
 
@@ -64,12 +66,15 @@ class Auditor:
     def __init__(self, settings: AuditSettings, state: State) -> None:
         self.settings = settings
         self.state = state
+        self.judged = 0
+        """Expected deliveries, in the last step."""
         self._found: list[Finding] = []
         self._interests: dict[Place, str] = {}
 
     def advance(self, rows: Iterable[Seen], watermark_us: int) -> list[Finding]:
         """Take in rows, and judge all that the watermark has passed."""
         self._found = []
+        self.judged = 0
         self.state.waiting.extend(rows)
         due = self._due(watermark_us)
         self._interests = interests_of(due)
@@ -88,6 +93,19 @@ class Auditor:
             version.store.at_us + horizon_us for version in self._versions() if not version.judged
         )
         return min(times, default=None)
+
+    def unjudged(self) -> int:
+        """Versions that are still to be judged."""
+        waiting = {
+            (row.application, row.name, row.sequence)
+            for row in self.state.waiting
+            if row.kind == Kind.STORE and row.is_complete and not self._of(row).knows(row.sequence)
+        }
+        return len(waiting) + sum(not version.judged for version in self._versions())
+
+    def _of(self, row: Seen) -> Versions:
+        """What is known of the configuration of a row."""
+        return self.state.stored.get(row.application or "", {}).get(row.name or "", Versions())
 
     def _versions(self) -> Iterator[Version]:
         for names in self.state.stored.values():
@@ -124,12 +142,18 @@ class Auditor:
             life.saw(row.start, row.row, row.at_us, row.kind == Kind.STOP and row.peer is None)
             if row.kind == Kind.START and row.application is not None:
                 life.resumed = [*life.resumed, row.application]
+            life.heard_us = max(life.heard_us, row.time_us)
         elif row.role == NODE_ROLE and row.node not in self.state.nodes:
             self.state.nodes[row.node] = None
             first = row.kind == Kind.START and row.start % LIVES_PER_DIRECTORY == 1
             self.state.begins_late |= not first
+        if row.role == NODE_ROLE and row.kind == Kind.START:
+            self.state.forget_primaries(row.node, row.start)
         if not row.is_complete:
             return
+        if row.kind in ABOUT_CONTAINERS:
+            life = self.state.lives.setdefault(row.subject, ContainerLife())
+            life.heard_us = max(life.heard_us, row.time_us)
         if row.kind == Kind.STORE:
             self._on_store(row)
         elif row.kind in (Kind.APPLY, Kind.REJECT):
@@ -143,7 +167,7 @@ class Auditor:
         elif row.kind in (Kind.STOP, Kind.CRASH_FOUND):
             self._end(row, None, None)
             if row.kind == Kind.CRASH_FOUND:
-                self.state.lives.setdefault(row.subject, ContainerLife()).crashed(row.at_us)
+                self.state.lives[row.subject].crashed(row.at_us)
 
     def _on_store(self, row: Seen) -> None:
         assert row.application is not None
@@ -167,7 +191,7 @@ class Auditor:
         self.state.subscriptions.append(
             Subscription(row.application, row.subject, pattern, row.across)
         )
-        self.state.lives.setdefault(row.subject, ContainerLife()).subscribed()
+        self.state.lives[row.subject].subscribed()
         at_primary = self.state.acked.get(f"{row.node} {row.start}", {})
         at_primary.pop(f"{row.subject} {row.application}", None)
         self._look_for_lost(row)
@@ -203,7 +227,8 @@ class Auditor:
         first = row.sequence if row.first is None else row.first
         names = self.state.progress.setdefault(row.node, {}).setdefault(row.application, {})
         progress = names.setdefault(row.name, Progress())
-        taken = Taken(row.at_us, row.mono_us, row.start, row.row, first, row.sequence)
+        time_us = max(row.time_us, row.sent_us or row.time_us)
+        taken = Taken(row.at_us, row.mono_us, row.start, row.row, first, row.sequence, time_us)
         if row.kind == Kind.REJECT:
             progress.reach(taken)
             return
@@ -248,7 +273,7 @@ class Auditor:
             assert row.name is not None
             assert row.sequence is not None
             first = row.sequence if row.first is None else row.first
-            versions = self.state.stored.get(row.application, {}).get(row.name, Versions())
+            versions = self._of(row)
             version = versions.kept.get(row.sequence)
             if version is not None:
                 if row.digest is not None and row.digest not in version.digests:
@@ -300,6 +325,7 @@ class Auditor:
             and (one.end_us is None or until_us <= one.end_us)
             and one.matches(name)
         }
+        self.judged += len(containers)
         for container in containers:
             progress = self.state.progress.get(container, {}).get(application, {}).get(name)
             by = progress.satisfying(store.sequence) if progress is not None else None
@@ -339,3 +365,11 @@ class Auditor:
             for names in applications.values():
                 for progress in names.values():
                     progress.forget(upto_us)
+        served = {one.container for one in self.state.subscriptions}
+        self.state.forget_containers(
+            {
+                container
+                for container, life in self.state.lives.items()
+                if container not in served and life.away(upto_us)
+            }
+        )

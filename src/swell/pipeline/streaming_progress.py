@@ -1,6 +1,7 @@
 """What a stream remembers of one container: how far it got with a configuration, and its losses.
 
-Both are bounded: progress by the horizon of the audit, ranges and losses by number.
+Both are bounded: progress by the horizon of the audit, ranges and losses by number; and who is gone
+for long is forgotten.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from swell.pipeline.audit_losses import CRASH_TOLERANCE_US
-from swell.pipeline.audit_settings import NEVER_US
+from swell.pipeline.audit_settings import NEVER_US, US_PER_S
 from swell.pipeline.verdicts import Verdict
 
 RANGES_MAX = 64
@@ -19,9 +20,15 @@ RANGES_MAX = 64
 LOSSES_MAX = 16
 """Of one container; the earliest are forgotten."""
 
+AWAY_US = 24 * 3600 * US_PER_S
+SILENT_US = 7 * AWAY_US
+"""A container without a subscription is forgotten if nothing was heard of it for so long: of one
+that has ended, and of one that may live."""
+
 
 class Taken(NamedTuple):
-    """An apply or reject row: versions `first` to `last`."""
+    """An apply or reject row: versions `first` to `last`. `at_us` is by the container's clock;
+    `time_us` by that of the stream, and not before what the row takes was sent."""
 
     at_us: int
     mono_us: int
@@ -29,6 +36,8 @@ class Taken(NamedTuple):
     row: int
     first: int
     last: int
+    time_us: int | None = None
+    """None: from a checkpoint that has no such times."""
 
 
 class Progress(msgspec.Struct, array_like=True):
@@ -72,7 +81,7 @@ class Progress(msgspec.Struct, array_like=True):
 
     def forget(self, upto_us: int) -> None:
         """Rows that satisfy nothing that is still to be judged, save the last one."""
-        while len(self.steps) > 1 and self.steps[0].at_us < upto_us:
+        while len(self.steps) > 1 and (self.steps[0].time_us or self.steps[0].at_us) < upto_us:
             self.steps = self.steps[1:]
 
 
@@ -100,6 +109,19 @@ class ContainerLife(msgspec.Struct, array_like=True):
     """Since then it has a life without rows."""
     resumed: list[str] = []
     """Applications of which it goes on with what earlier lives had."""
+    heard_us: int = 0
+    """When the last row of it, or about it, was taken, by the stream's clock."""
+
+    @property
+    def ended(self) -> bool:
+        """As far as the log says, it does not live; or it has no rows of its own."""
+        return self.stopped or self.crash_us is not None or not self.start
+
+    def away(self, now_us: int) -> bool:
+        """Whether nothing was heard for so long that it is to be forgotten."""
+        if not self.heard_us:  # from a checkpoint that does not say it
+            self.heard_us = now_us
+        return now_us - self.heard_us > (AWAY_US if self.ended else SILENT_US)
 
     def saw(self, start: int, row: int, at_us: int, stops: bool) -> None:
         """A row of it, in order."""

@@ -1,7 +1,8 @@
 """What a bucket of a streaming audit remembers: rows that wait, versions, subscriptions, progress.
 
 Encoded as one value. Everything is bounded by the horizon of the audit, or by the number of
-containers, configurations and primaries.
+containers, configurations and primaries; of containers that are gone for long, and of earlier lives
+of primaries, nothing is kept.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Versions(msgspec.Struct, array_like=True):
     numbers: list[tuple[int, int]] = []
     """All that were ever stored, as ranges: what is forgotten is still known to have been."""
 
-    def knows(self, number: int) -> bool:
-        return any(low <= number <= high for low, high in self.numbers)
+    def knows(self, number: int | None) -> bool:
+        return number is not None and any(low <= number <= high for low, high in self.numbers)
 
 
 class Subscription(msgspec.Struct, array_like=True):
@@ -117,3 +118,25 @@ class State(msgspec.Struct):
     """That have stored anything or begun."""
     begins_late: bool = False
     """A node lived before the first of its rows that the log has."""
+
+    def forget_containers(self, gone: set[str]) -> None:
+        if not gone:
+            return
+        for container in gone:
+            del self.lives[container]
+            self.progress.pop(container, None)
+            self.clocks.pop(container, None)
+        for at_primaries in (self.acked, self.held):
+            for primary, feeds in list(at_primaries.items()):
+                for feed in [one for one in feeds if one.rpartition(" ")[0] in gone]:
+                    del feeds[feed]
+                if not feeds:
+                    del at_primaries[primary]
+
+    def forget_primaries(self, node: str, start: int) -> None:
+        """A node has begun a life: nobody comes back to an earlier one."""
+        for at_primaries in (self.acked, self.held):
+            for primary in list(at_primaries):
+                name, _, life = primary.rpartition(" ")
+                if name == node and int(life) < start:
+                    del at_primaries[primary]
