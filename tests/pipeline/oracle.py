@@ -171,12 +171,24 @@ class Oracle:
                     and row["application"] == application
                     and subject(row) == container
                     and (row["name"] is None or plain(row["name"]) == pattern)
+                    and row["node"] == self.holder(row, container, application, pattern)
                 ):
                     continue
                 if (at, *across(row)[1:]) > across(begin):
                     ends.append(at)
             found.append((application, container, pattern, begin["at"], min(ends)))
         return found
+
+    def holder(self, row: Row, container: str, application: str, pattern: str) -> str | None:
+        """Who served a subscription just before a row."""
+        served = [
+            one["node"]
+            for one in self.of("subscribe")
+            if (subject(one), one["application"]) == (container, application)
+            and plain(one["name"] or "") == pattern
+            and across(one) < across(row)
+        ]
+        return served[-1] if served else None
 
     def judge_deliveries(self) -> None:
         subscriptions = self.subscriptions()

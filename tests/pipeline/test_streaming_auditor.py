@@ -10,7 +10,8 @@ import pytest
 from swell.pipeline.audit_settings import US_PER_S, AuditSettings
 from swell.pipeline.streaming_auditor import Auditor
 from swell.pipeline.streaming_state import Seen, State
-from tests.pipeline.generated_logs import GeneratedLog, make
+from tests.pipeline.audited_logs import FOUND_OF_CLOCKS, logs_of_clocks
+from tests.pipeline.generated_logs import GeneratedLog, Row, make
 from tests.pipeline.oracle import Finding, Oracle, Rules
 
 JUDGED = {
@@ -26,6 +27,7 @@ JUDGED = {
     "ack-lost",
 }
 HORIZON_S = 30.0
+SETTINGS = AuditSettings(horizon_s=HORIZON_S)
 DELAY_US = 20 * US_PER_S
 BATCHES = (1, 3, 40)
 
@@ -39,7 +41,7 @@ def of_stream(log: GeneratedLog, seed: int, batches: int) -> list[Finding]:
     state, found, newest_us = State(), [], 0
     for part in np.array_split(np.arange(len(order)), batches):
         batch = [order[index] for index in part]
-        auditor = Auditor(AuditSettings(horizon_s=HORIZON_S), state)
+        auditor = Auditor(SETTINGS, state)
         found += auditor.advance(batch, newest_us - DELAY_US)
         newest_us = max([newest_us, *(row.time_us for row in batch)])
     while (due_us := auditor.next_due_us()) is not None:
@@ -47,8 +49,11 @@ def of_stream(log: GeneratedLog, seed: int, batches: int) -> list[Finding]:
     return [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
 
 
-def seen(row: dict[str, object]) -> Seen:
-    renamed = {"at_us": row["at"], "sent_us": row["sent_at"], "time_us": row["at"]}
+def seen(row: Row) -> Seen:
+    took_us = row["at"] - (row["sent_at"] or row["at"])
+    contradicts = row["kind"] == "apply" and not 0 <= took_us <= SETTINGS.clock_bound_us
+    time_us = row["sent_at"] if contradicts else row["at"]
+    renamed = {"at_us": row["at"], "sent_us": row["sent_at"], "time_us": time_us}
     return Seen(**{name: {**row, **renamed}[name] for name in Seen.__struct_fields__})
 
 
@@ -121,3 +126,10 @@ def test_a_stream_gives_the_verdicts_of_the_oracle() -> None:
             excuses[batches] += sum(one.excused for one in stream)
     assert set(kinds) == JUDGED, "every kind was there to be found"
     assert set(+excuses) == set(BATCHES)
+
+
+def test_a_stream_finds_what_is_missing_whosever_clock_is_off() -> None:
+    """In one batch: rows that are no apply rows stand in a stream where such a clock says."""
+    for log in logs_of_clocks():
+        found = {(one.name, one.who, one.excused) for one in of_stream(log, 0, 1)}
+        assert found == FOUND_OF_CLOCKS[log.run], log.run

@@ -184,14 +184,20 @@ class Auditor:
 
     def _end(self, row: Seen, application: str | None, pattern: str | None) -> None:
         pattern = "" if pattern == WILDCARD else pattern
-        for one in self.state.subscriptions:
-            if (
-                one.container == row.subject
-                and application in (None, one.application)
-                and pattern in (None, one.pattern)
-                and row.across > tuple(one.begin)
-                and (one.end_us is None or row.at_us < one.end_us)
-            ):
+        begun = [
+            one
+            for one in self.state.subscriptions
+            if one.container == row.subject
+            and application in (None, one.application)
+            and pattern in (None, one.pattern)
+            and row.across > tuple(one.begin)
+        ]
+        begun.sort(key=lambda one: one.begin)
+        holders = {(one.application, one.pattern): one.begin[1] for one in begun}
+        for one in begun:
+            if row.kind == Kind.UNSUBSCRIBE and row.node != holders[one.application, one.pattern]:
+                continue  # somebody else serves it by then
+            if one.end_us is None or row.at_us < one.end_us:
                 one.end_us = row.at_us
 
     def _on_received(self, row: Seen) -> None:
