@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from swell.pipeline import audit
 from swell.pipeline.audit_settings import AuditSettings
-from tests.pipeline.generated_logs import GeneratedLog, S, cut, frame_of, make, moved
+from tests.pipeline.generated_logs import GeneratedLog, S, cut, frame_of, make, moved, off_clock
 
 LOGS = 200
 SOUND = 20
@@ -20,9 +20,18 @@ CUT = 10
 STREAMED = "stream-"
 """How the names of runs begin that are one after the other on one clock."""
 SETTINGS = AuditSettings(horizon_s=30.0)
+_OFF = {
+    ("early", "c0", False),
+    ("early", "c1", False),
+    ("lost", "c0", True),
+    ("lost", "c1", True),
+    ("late", "c0", False),
+}
 FOUND_OF_CLOCKS: dict[str, set[tuple[str, str, bool]]] = {
     "moved": set(),
     "moved-lost": {("ui", "c0", False)},
+    "ahead": _OFF,
+    "behind": _OFF,
 }
 """By run: the configuration that is missing, of whom, and whether that is excused."""
 
@@ -45,7 +54,8 @@ def make_audited(spark: SparkSession, path: Path) -> Audited:
 
 def logs_of_clocks() -> list[GeneratedLog]:
     """In which much depends on whose clock is off; `FOUND_OF_CLOCKS` is what there is to find."""
-    return [moved("moved", arrives=True), moved("moved-lost", arrives=False)]
+    moves = [moved("moved", arrives=True), moved("moved-lost", arrives=False)]
+    return [*moves, off_clock("ahead", 600 * S), off_clock("behind", -600 * S)]
 
 
 def log_of_many() -> GeneratedLog:

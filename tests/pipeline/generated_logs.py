@@ -155,6 +155,28 @@ def moved(run: str, arrives: bool) -> GeneratedLog:
     return log
 
 
+def off_clock(run: str, skew_us: int) -> GeneratedLog:
+    """The clocks of two containers are off, by about ten minutes. `early` and `late` do not arrive;
+    `lost` does, and the rows are lost: one container's disk is full, the other is killed."""
+    log, t = GeneratedLog(run, 0), BEGIN_US
+    log.begin("n0", "node", t, machine=0)
+    for number in range(2):
+        log.begin(f"c{number}", "container", t, skew_us, machine=1 + number)
+        log.subscribed[f"c{number}"] = ("shop", ("",))
+        subscribe(log, f"c{number}", "n0", 1, t + S)
+    stores = {5: "beat", 10: "early", 607: "beat", 610: "lost", 616: "beat", 1210: "late"}
+    for at_s, name in {**stores, 1250: "beat"}.items():
+        if at_s == 616:
+            log.emit("crash-found", "n0", t + 615 * S, peer="c1")
+            del log.subscribed["c1"]
+        store(log, "shop", name, "n0", 1, t + at_s * S, name in ("beat", "lost"))
+    for node in ("c0", "n0"):
+        log.emit("stop", node, t + 1300 * S)
+    log.number()
+    log.rows = [row for row in log.rows if row["name"] != "lost" or row["kind"] == "store"]
+    return log
+
+
 def model_configurations(log: GeneratedLog, skewed: bool) -> None:
     rng, t = log.rng, BEGIN_US
     for number in range(2):
