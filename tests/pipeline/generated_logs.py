@@ -28,6 +28,7 @@ Row = dict[str, Any]
 
 BEGIN_US = 1_794_355_200_000_000
 S = 1_000_000
+MS = 1_000
 FILES = 2
 """Of a frame: each is read by one task."""
 NAMES_OF = ("db.json", "db.pool", "ui", "@list")
@@ -57,6 +58,10 @@ class GeneratedLog:
         self.acked: dict[tuple[str, Subscription], int] = {}
         self.applied: dict[str, int] = {}
         """When each container applied something last: it takes one after the other."""
+        self.last: dict[tuple[str, str, str], int] = {}
+        """Version that a container was brought last, by application and name."""
+        self.heads: dict[tuple[str, str], tuple[int, bytes]] = {}
+        self.steps: dict[str, int] = {}
 
     def begin(self, node: str, role: str, t: int, skew_us: int = 0, machine: int = 0) -> None:
         """A process starts, for the first time or again."""
@@ -133,13 +138,52 @@ def cut(run: str, seed: int, share: float) -> GeneratedLog:
     return log
 
 
+def moved(run: str, arrives: bool) -> GeneratedLog:
+    """The old primary's clock is ahead: its row of the end seems to come after the new one's of the
+    beginning. One container has left before. `arrives`: so does what is stored after that."""
+    log, t = GeneratedLog(run, 0), BEGIN_US
+    log.begin("n0", "node", t, skew_us=20 * MS, machine=0)
+    log.begin("n1", "node", t, machine=1)
+    for number in range(2):
+        log.begin(f"c{number}", "container", t, machine=2 + number)
+        log.subscribed[f"c{number}"] = ("shop", ("",))
+        subscribe(log, f"c{number}", "n0", 1, t + S)
+    toggle(log, "c1", "n0", 1, t + 4 * S)
+    move(log, "n0", "n1", 2, t + 5 * S, planned=True)
+    store(log, "shop", "ui", "n1", 2, t + 10 * S, arrives)
+    for node in ("c0", "n0", "n1"):
+        log.emit("stop", node, t + 60 * S)
+    log.number()
+    return log
+
+
+def off_clock(run: str, skew_us: int) -> GeneratedLog:
+    """The clocks of two containers are off, by about ten minutes. `early` and `late` do not arrive;
+    `lost` does, and the rows are lost: one container's disk is full, the other is killed."""
+    log, t = GeneratedLog(run, 0), BEGIN_US
+    log.begin("n0", "node", t, machine=0)
+    for number in range(2):
+        log.begin(f"c{number}", "container", t, skew_us, machine=1 + number)
+        log.subscribed[f"c{number}"] = ("shop", ("",))
+        subscribe(log, f"c{number}", "n0", 1, t + S)
+    stores = {5: "beat", 10: "early", 607: "beat", 610: "lost", 616: "beat", 1210: "late"}
+    for at_s, name in {**stores, 1250: "beat"}.items():
+        if at_s == 616:
+            log.emit("crash-found", "n0", t + 615 * S, peer="c1")
+            del log.subscribed["c1"]
+        store(log, "shop", name, "n0", 1, t + at_s * S, name in ("beat", "lost"))
+    for node in ("c0", "n0"):
+        log.emit("stop", node, t + 1300 * S)
+    log.number()
+    log.rows = [row for row in log.rows if row["name"] != "lost" or row["kind"] == "store"]
+    return log
+
+
 def model_configurations(log: GeneratedLog, skewed: bool) -> None:
     rng, t = log.rng, BEGIN_US
     for number in range(2):
-        log.begin(f"n{number}", "node", t, machine=number)
-    last: dict[tuple[str, str, str], int] = {}
-    heads: dict[tuple[str, str], tuple[int, bytes]] = {}
-    steps: dict[str, int] = {}
+        skew = int(rng.choice([0, 5])) * MS
+        log.begin(f"n{number}", "node", t, skew, machine=number)
     primary, epoch, arrivals = "n0", 1, 4
     for number in range(arrivals):
         skew = int(rng.choice([-290, -17, 80, 300])) * S if skewed and rng.random() < 0.5 else 0
@@ -151,21 +195,16 @@ def model_configurations(log: GeneratedLog, skewed: bool) -> None:
             container = f"c{rng.integers(arrivals)}"
             toggle(log, container, primary, epoch, t)
         elif chance < 0.25:
-            primary, epoch = ("n1" if primary == "n0" else "n0"), epoch + 1
+            former, primary = primary, ("n1" if primary == "n0" else "n0")
+            epoch += 1
+            move(log, former, primary, epoch, t, planned=bool(rng.random() < 0.7))
+            t += 20 * MS
         elif chance < 0.3 and log.subscribed:
             restart(log, str(rng.choice(sorted(log.subscribed))), primary, t)
             t += 2 * S
         else:
             application = str(rng.choice(["shop", "pay"]))
-            name = str(rng.choice(NAMES_OF))
-            steps[application] = steps.get(application, 0) + 1
-            version, base = heads.get((application, name), (0, bytes(20)))
-            made = digest_of(log.run, application, name, version + 1)
-            heads[application, name] = (version + 1, made)
-            common = {"application": application, "name": name, "epoch": epoch, "digest": made}
-            common |= {"sequence": version + 1, "step": steps[application]}
-            log.emit("store", primary, t, base=base, source="admin", **common)
-            deliver(log, last, common, base, primary, t)
+            store(log, application, str(rng.choice(NAMES_OF)), primary, epoch, t)
     log.emit("traffic", "n0", t + 5 * S, name="x", rate=1.0)
     for node, role in list(log.roles.items()):
         if role != "client":
@@ -187,11 +226,27 @@ def toggle(log: GeneratedLog, container: str, primary: str, epoch: int, t: int) 
     )
     wish = log.wishes.get(container, fresh) if log.rng.random() < 0.5 else fresh
     application, patterns = log.subscribed[container] = log.wishes[container] = wish
+    for again in range(int(log.rng.integers(1, 3))):
+        subscribe(log, container, primary, epoch, t + again)
+
+
+def subscribe(log: GeneratedLog, container: str, primary: str, epoch: int, t: int) -> None:
+    """With what it has acknowledged, or with nothing."""
+    wish = application, patterns = log.subscribed[container]
     step = log.acked.get((container, wish), 0) if log.rng.random() < 0.8 else 0
     fields = {"peer": container, "application": application, "epoch": epoch, "step": step}
-    for again in range(int(log.rng.integers(1, 3))):
-        for pattern in patterns:
-            log.emit("subscribe", primary, t + again, name=pattern, **fields)
+    for pattern in patterns:
+        log.emit("subscribe", primary, t, name=pattern, **fields)
+
+
+def move(log: GeneratedLog, former: str, primary: str, epoch: int, t: int, planned: bool) -> None:
+    """Another primary serves everybody; the one before says so only if that was planned."""
+    for container, (application, patterns) in sorted(log.subscribed.items()):
+        if planned:
+            fields = {"peer": container, "application": application, "epoch": 0}
+            for name in patterns:
+                log.emit("unsubscribe", former, t, name=name, reason="moved", **fields)
+        subscribe(log, container, primary, epoch, t + int(log.rng.integers(1, 10)) * MS)
 
 
 def restart(log: GeneratedLog, container: str, primary: str, t: int) -> None:
@@ -204,14 +259,28 @@ def restart(log: GeneratedLog, container: str, primary: str, t: int) -> None:
     log.begin(container, log.roles[container], t + S)
 
 
-def deliver(
+def store(
     log: GeneratedLog,
-    last: dict[tuple[str, str, str], int],
-    common: Row,
-    base: bytes,
+    application: str,
+    name: str,
     primary: str,
+    epoch: int,
     t: int,
+    arrives: bool = True,
 ) -> None:
+    """The next version of a configuration."""
+    log.steps[application] = log.steps.get(application, 0) + 1
+    version, base = log.heads.get((application, name), (0, bytes(20)))
+    made = digest_of(log.run, application, name, version + 1)
+    log.heads[application, name] = (version + 1, made)
+    common = {"application": application, "name": name, "epoch": epoch, "digest": made}
+    common |= {"sequence": version + 1, "step": log.steps[application], "base": base}
+    log.emit("store", primary, t, source="admin", **common)
+    if arrives:
+        deliver(log, common, primary, t)
+
+
+def deliver(log: GeneratedLog, common: Row, primary: str, t: int) -> None:
     """What is stored reaches everybody who wants it; some get two versions with the second."""
     application, name, version = common["application"], common["name"], common["sequence"]
     for container, wish in sorted(log.subscribed.items()):
@@ -219,16 +288,16 @@ def deliver(
         if wanted != application or not any(matches(pattern, name) for pattern in patterns):
             continue
         key = (container, application, name)
-        begin = max(1, last.get(key, version - 1) + 1)
+        begin = max(1, log.last.get(key, version - 1) + 1)
         sent = t + int(log.rng.integers(100, 5000))
         lag = int(log.rng.integers(500, 900_000))
         applied = log.applied[container] = max(sent + lag, log.applied.get(container, 0) + 2)
-        fields = {"peer": primary, "sent_at": sent, "first": begin, "base": base}
+        sent_at = sent + log.skews_us[primary]
+        fields = {"peer": primary, "sent_at": sent_at, "first": begin}
         log.emit("apply", container, applied, **{**common, **fields})
-        last[key] = version
+        log.last[key] = version
         if log.rng.random() < 0.05:
-            reject = {**common, "digest": common["digest"], "reason": "no"}
-            log.emit("reject", container, applied + 1, **reject)
+            log.emit("reject", container, applied + 1, **{**common, "base": None, "reason": "no"})
         ack = {"application": application, "peer": container, "sequence": common["step"]}
         interest = ",".join(patterns) or None
         log.emit("ack", primary, applied + 20_000, name=interest, **ack)

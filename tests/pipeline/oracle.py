@@ -90,16 +90,17 @@ class Oracle:
         for (node, start), rows in lives.items():
             rows.sort(key=lambda row: row["row"])
             key = (node, rows[0]["role"])
+            offset = self.offset(lambda one, node=node: one["node"] == node)
             number, at = 0, -INFINITE
             for row in rows:
                 if row["row"] > number + 1:
-                    found[key].append((at, row["at"]))
-                number, at = row["row"], row["at"]
+                    found[key].append((at, row["at"] - offset))
+                number, at = row["row"], row["at"] - offset
             if any(row["kind"] == "stop" and subject(row) == node for row in rows):
                 continue
-            last = max(row["at"] for row in rows)
+            last = max(row["at"] for row in rows) - offset
             later = [one for one in lives if one[0] == node and one[1] > start]
-            begins = [min(row["at"] for row in lives[min(later)])] if later else []
+            begins = [min(row["at"] for row in lives[min(later)]) - offset] if later else []
             crashes = [
                 row["at"]
                 for row in self.rows
@@ -172,12 +173,24 @@ class Oracle:
                     and row["application"] == application
                     and subject(row) == container
                     and (row["name"] is None or plain(row["name"]) == pattern)
+                    and row["node"] == self.holder(row, container, application, pattern)
                 ):
                     continue
                 if (at, *across(row)[1:]) > across(begin):
                     ends.append(at)
             found.append((application, container, pattern, begin["at"], min(ends)))
         return found
+
+    def holder(self, row: Row, container: str, application: str, pattern: str) -> str | None:
+        """Who served a subscription just before a row."""
+        served = [
+            one["node"]
+            for one in self.of("subscribe")
+            if (subject(one), one["application"]) == (container, application)
+            and plain(one["name"] or "") == pattern
+            and across(one) < across(row)
+        ]
+        return served[-1] if served else None
 
     def judge_deliveries(self) -> None:
         subscriptions = self.subscriptions()

@@ -14,7 +14,7 @@ from swell.pipeline import audit
 from swell.pipeline.audit_settings import AuditSettings
 from swell.pipeline.schema import EVENTS
 from swell.pipeline.verdicts import EVIDENCE, Verdict, earliest
-from tests.pipeline.audited_logs import SETTINGS, SOUND, STREAMED, Audited
+from tests.pipeline.audited_logs import FOUND_OF_CLOCKS, SETTINGS, SOUND, STREAMED, Audited
 from tests.pipeline.generated_logs import GeneratedLog
 from tests.pipeline.oracle import Finding, Oracle, Rules
 
@@ -73,6 +73,14 @@ def test_verdicts_are_those_of_the_oracle(audited: Audited) -> None:
     assert result.counts.expected > result.counts.delivered > 900
     assert result.counts.skipped > 0
     assert result.exit_code == 1
+
+
+def test_what_is_missing_is_found_whosever_clock_is_off(audited: Audited) -> None:
+    found: dict[str, set[tuple[str, str, bool]]] = {run: set() for run in FOUND_OF_CLOCKS}
+    for row in audited.result.evidence.where(f.col("run").isin(*FOUND_OF_CLOCKS)).collect():
+        assert row["verdict"] == "missing"
+        found[row["run"]].add((row["name"], row["who"], row["excuse"] is not None))
+    assert found == FOUND_OF_CLOCKS
 
 
 @pytest.mark.skipif("SWELL_LARGE" not in os.environ, reason="a minute long: make simulate")

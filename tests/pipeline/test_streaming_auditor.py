@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ from swell.pipeline.audit_settings import US_PER_S, AuditSettings
 from swell.pipeline.streaming_auditor import Auditor
 from swell.pipeline.streaming_progress import Progress
 from swell.pipeline.streaming_state import Seen, State
-from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, S, digest_of, make
+from tests.pipeline.audited_logs import FOUND_OF_CLOCKS, logs_of_clocks
+from tests.pipeline.generated_logs import BEGIN_US, GeneratedLog, Row, S, digest_of, make
 from tests.pipeline.oracle import Finding, Oracle, Rules
 
 JUDGED = {
@@ -28,6 +28,7 @@ JUDGED = {
     "ack-lost",
 }
 HORIZON_S = 30.0
+SETTINGS = AuditSettings(horizon_s=HORIZON_S)
 DELAY_US = 20 * US_PER_S
 BATCHES = (1, 3, 40)
 
@@ -41,7 +42,7 @@ def of_stream(log: GeneratedLog, seed: int, batches: int) -> list[Finding]:
     state, found, newest_us = State(), [], 0
     for part in np.array_split(np.arange(len(order)), batches):
         batch = [order[index] for index in part]
-        auditor = Auditor(AuditSettings(horizon_s=HORIZON_S), state)
+        auditor = Auditor(SETTINGS, state)
         found += auditor.advance(batch, newest_us - DELAY_US)
         newest_us = max([newest_us, *(row.time_us for row in batch)])
     while (due_us := auditor.next_due_us()) is not None:
@@ -49,13 +50,11 @@ def of_stream(log: GeneratedLog, seed: int, batches: int) -> list[Finding]:
     return [Finding(str(one.verdict), *one[1:6], *one.place, one.excused) for one in found]
 
 
-def seen(row: dict[str, Any]) -> Seen:
-    at_us, sent_us = row["at"], row["sent_at"]
-    time_us = at_us
-    if row["kind"] == "apply" and sent_us is not None:
-        bound_us = AuditSettings().clock_bound_us
-        time_us = at_us if 0 <= at_us - sent_us <= bound_us else sent_us
-    renamed = {"at_us": at_us, "sent_us": sent_us, "time_us": time_us}
+def seen(row: Row) -> Seen:
+    took_us = row["at"] - (row["sent_at"] or row["at"])
+    contradicts = row["kind"] == "apply" and not 0 <= took_us <= SETTINGS.clock_bound_us
+    time_us = row["sent_at"] if contradicts else row["at"]
+    renamed = {"at_us": row["at"], "sent_us": row["sent_at"], "time_us": time_us}
     return Seen(**{name: {**row, **renamed}[name] for name in Seen.__struct_fields__})
 
 
@@ -252,3 +251,10 @@ def test_who_is_gone_for_long_is_forgotten_and_nobody_else() -> None:
     for at_primaries in (state.acked, state.held):
         assert set(at_primaries) == {f"n0 {DAYS + 1}"}
         assert {feed for feeds in at_primaries.values() for feed in feeds} == {"host-240 shop"}
+
+
+def test_a_stream_finds_what_is_missing_whosever_clock_is_off() -> None:
+    """In one batch: rows that are no apply rows stand in a stream where such a clock says."""
+    for log in logs_of_clocks():
+        found = {(one.name, one.who, one.excused) for one in of_stream(log, 0, 1)}
+        assert found == FOUND_OF_CLOCKS[log.run], log.run

@@ -2,7 +2,7 @@
 with, and to be measured against.
 
 Rules, names and tie-breaks are those of `docs/protocols/audit.md`. Left out is what the logs that
-both are compared on do not have: losses, and clocks that are off.
+both are compared on do not have: losses, clocks that are off, and primaries that move.
 """
 
 from __future__ import annotations

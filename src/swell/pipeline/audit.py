@@ -87,7 +87,7 @@ def run(spark: SparkSession, events: DataFrame, settings: AuditSettings) -> Audi
     own = settled(
         offsets(tallied, settings, "run", "node").withColumnRenamed("offset_us", "own_offset_us")
     )
-    lost = settled(losses(rows, settled(lives_of(tallied)), own))
+    lost = settled(losses(rows, settled(lives_of(tallied, own))))
     node_losses = of_nodes(lost)
     ends = settled(log_ends(tallied, settings))
     subscribed = settled(subscriptions(rows, ends, own))

@@ -1,5 +1,8 @@
 """Who was subscribed to what, and from when to when.
 
+Who let a container subscribe last serves it: only that node says when it leaves. What the primary
+before says of its own end may come later, by its clock or in truth.
+
 The patterns are those of `swell.config.delivery.interest`: nothing or `*` for everything, a prefix
 with `*`, a name. What is reserved must be asked for: by a pattern that begins with `@`.
 
@@ -29,34 +32,43 @@ WITH marks AS (
 ),
 -- All that is said of a container comes together once, for the three windows and the grouping.
 together AS (SELECT /*+ REPARTITION(run, container) */ * FROM marks),
--- Backwards in time: what comes next has been seen already.
-followed AS (
-    SELECT *,
-           last_value(CASE WHEN kind = 'unsubscribe' AND pattern IS NOT NULL THEN at_us END)
-               IGNORE NULLS OVER (PARTITION BY run, container, application, pattern {down})
-               AS left_us,
-           last_value(CASE WHEN kind = 'unsubscribe' AND pattern IS NULL THEN at_us END)
-               IGNORE NULLS OVER (PARTITION BY run, container, application {down})
-               AS left_all_us,
-           last_value(CASE WHEN kind IN ('stop', 'crash-found') THEN at_us END)
-               IGNORE NULLS OVER (PARTITION BY run, container {down})
-               AS dead_us
+-- What names no pattern is said of each: from here on every mark is about one.
+known AS (
+    SELECT *, collect_set(CASE WHEN kind = 'subscribe' THEN struct(application, pattern) END)
+                  OVER (PARTITION BY run, container) AS interests
     FROM together
 ),
+about AS (
+    SELECT run, container, kind, at_us, node, start, row, about.application, about.pattern
+    FROM known LATERAL VIEW explode(
+        CASE WHEN pattern IS NULL
+             THEN filter(interests, i -> known.application IS NULL
+                                         OR i.application = known.application)
+             ELSE array(struct(application, pattern)) END) AS about
+),
+held AS (
+    SELECT *, last_value(CASE WHEN kind = 'subscribe' THEN node END)
+                  IGNORE NULLS OVER (PARTITION BY run, container, application, pattern
+                   ORDER BY at_us, node, start, row {before}) AS holder
+    FROM about
+),
+-- Backwards in time: what comes next has been seen already.
+followed AS (
+    SELECT *, last_value(CASE WHEN kind IN ('stop', 'crash-found')
+                                OR (kind = 'unsubscribe' AND node = holder) THEN at_us END)
+                  IGNORE NULLS OVER (PARTITION BY run, container, application, pattern
+                   ORDER BY at_us DESC, node DESC, start DESC, row DESC {before}) AS left_us
+    FROM held
+),
 ended AS (
-    SELECT /*+ BROADCAST(e) */ *, least(left_us, left_all_us, dead_us, log_end_us) AS end_us
+    SELECT /*+ BROADCAST(e) */ *, least(left_us, log_end_us) AS end_us
     FROM followed JOIN {ends} AS e USING (run)
     WHERE kind = 'subscribe'
 )
 -- Whoever subscribes again goes on as before.
 SELECT run, application, container, pattern, end_us, min(at_us) AS begin_us
 FROM ended GROUP BY run, application, container, pattern, end_us
-""".replace(
-    "{down}",
-    """
-                   ORDER BY at_us DESC, node DESC, start DESC, row DESC
-                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING""",
-)
+""".replace("{before}", "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING")
 
 _INTERESTED = """
 SELECT versions.* EXCEPT (asked), container, process

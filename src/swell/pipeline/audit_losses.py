@@ -26,9 +26,10 @@ CRASH_TOLERANCE_US = US_PER_S
 """A crash that was found that long before the last row of the life was none of it."""
 
 
-def lives_of(tallied: DataFrame) -> DataFrame:
-    """One row per life of a process."""
-    return tallied.groupBy(*LIFE).agg(
+def lives_of(tallied: DataFrame, own_offsets: DataFrame) -> DataFrame:
+    """One row per life of a process. `own_offsets`: how much the clock of a container is ahead,
+    where it is; by this `offset_us` times are moved to the nodes' clocks."""
+    lives = tallied.groupBy(*LIFE).agg(
         f.max("role").alias("role"),
         f.min("begin_us").alias("begin_us"),
         f.max("last_us").alias("last_us"),
@@ -36,17 +37,23 @@ def lives_of(tallied: DataFrame) -> DataFrame:
         f.max("top").alias("top"),
         f.max("stopped").alias("stopped"),
     )
+    offset_us = f.coalesce("own_offset_us", f.lit(0))
+    return (
+        lives.join(f.broadcast(own_offsets), ["run", "node"], "left")
+        .withColumns({name: f.col(name) - offset_us for name in ("begin_us", "last_us")})
+        .withColumn("offset_us", offset_us)
+        .drop("own_offset_us")
+    )
 
 
-def losses(rows: DataFrame, lives: DataFrame, own_offsets: DataFrame) -> DataFrame:
-    """(run, node, role, `losses`: array of (from_us, to_us)) of every process that has any.
-
-    `own_offsets`: how much the clock of a container is ahead, where it is."""
+def losses(rows: DataFrame, lives: DataFrame) -> DataFrame:
+    """(run, node, role, `losses`: array of (from_us, to_us)) of every process that has any; by the
+    nodes' clocks, as all that they are compared with."""
     found = (
         _crashes(rows, lives)
         .unionByName(_gaps(rows, lives))
         .unionByName(_lives_of_nodes(lives))
-        .unionByName(_lives_of_containers(rows, lives, own_offsets))
+        .unionByName(_lives_of_containers(rows, lives))
     )
     window = f.struct("from_us", "to_us")
     return found.groupBy("run", "node").agg(
@@ -82,12 +89,13 @@ def _crashes(rows: DataFrame, lives: DataFrame) -> DataFrame:
 
 def _gaps(rows: DataFrame, lives: DataFrame) -> DataFrame:
     """Between the rows around missing row numbers; only lives with too few rows are looked at."""
-    with_gaps = lives.where(f.col("rows") < f.col("top")).select(*LIFE)
+    with_gaps = lives.where(f.col("rows") < f.col("top")).select(*LIFE, "offset_us")
     in_life = Window.partitionBy(*LIFE).orderBy("row")
     before = (f.lag("row", 1, 0).over(in_life), f.lag("at_us", 1, -NEVER_US).over(in_life))
     return (
         rows.select(*LIFE, "role", "row", "at_us")
-        .join(f.broadcast(with_gaps), list(LIFE), "left_semi")
+        .join(f.broadcast(with_gaps), list(LIFE), "inner")
+        .withColumn("at_us", f.col("at_us") - f.col("offset_us"))
         .withColumns({"row_before": before[0], "from_us": before[1]})
         .where(f.col("row") > f.col("row_before") + 1)
         .select("run", "node", "role", "from_us", f.col("at_us").alias("to_us"))
@@ -107,7 +115,7 @@ def _lives_of_nodes(lives: DataFrame) -> DataFrame:
     )
 
 
-def _lives_of_containers(rows: DataFrame, lives: DataFrame, own_offsets: DataFrame) -> DataFrame:
+def _lives_of_containers(rows: DataFrame, lives: DataFrame) -> DataFrame:
     """Between two lives of a container, before the first and after the last, if it subscribed then:
     it lived, and has no rows of it."""
     subscribes = (
@@ -116,18 +124,11 @@ def _lives_of_containers(rows: DataFrame, lives: DataFrame, own_offsets: DataFra
         .distinct()
     )
     in_order = Window.partitionBy("run", "node").orderBy("start")
-    offset_us = f.coalesce("own_offset_us", f.lit(0))
-    begins = (
-        lives.join(f.broadcast(own_offsets), ["run", "node"], "left")
-        .withColumns(
-            {"begin_us": f.col("begin_us") - offset_us, "last_us": f.col("last_us") - offset_us}
-        )
-        .withColumns(
-            {
-                "from_us": f.lag("last_us", 1, -NEVER_US).over(in_order),
-                "next_us": f.lead("begin_us").over(in_order),
-            }
-        )
+    begins = lives.withColumns(
+        {
+            "from_us": f.lag("last_us", 1, -NEVER_US).over(in_order),
+            "next_us": f.lead("begin_us").over(in_order),
+        }
     )
     between = begins.select("run", "node", "from_us", f.col("begin_us").alias("to_us")).unionByName(
         begins.where(f.col("next_us").isNull() & f.col("stopped")).select(

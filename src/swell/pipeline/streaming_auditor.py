@@ -167,7 +167,8 @@ class Auditor:
         elif row.kind in (Kind.STOP, Kind.CRASH_FOUND):
             self._end(row, None, None)
             if row.kind == Kind.CRASH_FOUND:
-                self.state.lives[row.subject].crashed(row.at_us)
+                life = self.state.lives[row.subject]
+                life.crashed(row.at_us + self._own_offset_us(row.subject))
 
     def _on_store(self, row: Seen) -> None:
         assert row.application is not None
@@ -210,15 +211,22 @@ class Auditor:
 
     def _end(self, row: Seen, application: str | None, pattern: str | None) -> None:
         pattern = "" if pattern == WILDCARD else pattern
-        for one in self.state.subscriptions:
-            if (
-                one.container == row.subject
-                and application in (None, one.application)
-                and pattern in (None, one.pattern)
-                and row.across > tuple(one.begin)
-                and (one.end_us is None or row.at_us < one.end_us)
-            ):
-                one.end_us = row.at_us
+        at_us = row.at_us - self._own_offset_us(row.node)
+        begun = [
+            one
+            for one in self.state.subscriptions
+            if one.container == row.subject
+            and application in (None, one.application)
+            and pattern in (None, one.pattern)
+            and (at_us, *row.across[1:]) > tuple(one.begin)
+        ]
+        begun.sort(key=lambda one: one.begin)
+        holders = {(one.application, one.pattern): one.begin[1] for one in begun}
+        for one in begun:
+            if row.kind == Kind.UNSUBSCRIBE and row.node != holders[one.application, one.pattern]:
+                continue  # somebody else serves it by then
+            if one.end_us is None or at_us < one.end_us:
+                one.end_us = at_us
 
     def _on_received(self, row: Seen) -> None:
         assert row.application is not None
@@ -330,8 +338,8 @@ class Auditor:
             progress = self.state.progress.get(container, {}).get(application, {}).get(name)
             by = progress.satisfying(store.sequence) if progress is not None else None
             took_us = None if by is None else self._taken_us(store, by, container)
-            life = self.state.lives.get(container)
-            excused = life is not None and life.lost(store.at_us, until_us)
+            life, off_us = self.state.lives.get(container), self._own_offset_us(container)
+            excused = life is not None and life.lost(store.at_us + off_us, until_us + off_us)
             key = (application, name, container, excused)
             if by is None or took_us is None or took_us > self.settings.horizon_us:
                 about = (application, name, container, store.sequence, store.sequence)
@@ -346,8 +354,15 @@ class Auditor:
             return by.mono_us - store.mono_us
         pair = f"{store.application} {store.epoch}"
         fastest_us = self.state.clocks.get(container, {}).get(pair, 0)
+        return by.at_us - store.at_us - self._offset_us(fastest_us)
+
+    def _own_offset_us(self, container: str) -> int:
+        """How much its clock is ahead, by all its deliveries so far."""
+        return self._offset_us(min(self.state.clocks.get(container, {}).values(), default=0))
+
+    def _offset_us(self, fastest_us: int) -> int:
         off = fastest_us < 0 or fastest_us > self.settings.clock_bound_us
-        return by.at_us - store.at_us - (fastest_us if off else 0)
+        return fastest_us if off else 0
 
     def _report(self, late: Late) -> None:
         for (application, name, container, excused, by), several in late.items():
