@@ -66,8 +66,15 @@ def run_part(part: str, budget_s: float, tests: Path = TESTS) -> Outcome:
 
 def run_with_limit(command: list[str], directory: Path, limit_s: float) -> int | None:
     """Exit code, or None if it had to be stopped. A process group of its own, so that the nodes
-    that a stopped test had started go with it."""
-    with subprocess.Popen(command, cwd=directory, start_new_session=True) as process:
+    that a stopped test had started go with it; and it hears Ctrl-C, though we may have been started
+    in the background, where a shell has it ignored."""
+
+    def hear_interrupts() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(
+        command, cwd=directory, start_new_session=True, preexec_fn=hear_interrupts
+    ) as process:
         try:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,15 @@ def test_part_over_its_budget_fails_although_its_tests_pass(
     outcome = run_part("unit", 0.001, write_part(tmp_path, "def test_a(): pass\n"))
     assert outcome.counts["passed"] == 1
     assert "over budget" in outcome.trouble
+
+
+def test_a_part_hears_interrupts_also_in_the_background(tmp_path: Path) -> None:
+    asked = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert run_with_limit([sys.executable, "-c", asked], tmp_path, 60.0) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_hanging_command_is_stopped(tmp_path: Path) -> None:
