@@ -108,6 +108,7 @@ def test_an_empty_log_is_clean_and_counts_nothing(spark: SparkSession) -> None:
     assert result.counts.expected == 0
 
 
+@pytest.mark.beside
 def test_the_evidence_that_is_shown_does_not_depend_on_how_it_is_spread(
     spark: SparkSession,
 ) -> None:

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from swell.cli.pipeline import app
+from swell.errors import ConfigurationError
 from swell.pipeline import publishing
-from swell.pipeline.outcome import Outcome
+from swell.pipeline.outcome import Outcome, write
 from tests.pipeline.toy_logs import row, write_file
 
 
@@ -126,12 +127,10 @@ def test_bad_log_is_one_sentence(
 def test_bad_arguments(spark: SparkSession, tmp_path: Path) -> None:
     log = topic_log(tmp_path / "log")
     (tmp_path / "file").write_text("")
-    (tmp_path / "moves").mkdir()
     for words, sentence in (
         (["plan", "--events", str(log), "--limits", "/nowhere.csv"], "there is no file"),
         (["plan", "--events", str(log), "--out", str(tmp_path / "file")], "name a directory"),
         (["plan", "--events", str(log), "--out", str(tmp_path / "file" / "x")], "Not a directory"),
-        (["plan", "--events", str(log), "--limit-ms", "40", "--out", str(tmp_path)], "no table"),
         (["replay", "--fraction", "2"], "a fraction is above 0"),
         (["replay", "--reading", "third"], "total or mean"),
         (["thor-resilience", "--connections", "2"], "--connections is from 3"),
@@ -140,6 +139,16 @@ def test_bad_arguments(spark: SparkSession, tmp_path: Path) -> None:
         done = run(*words)
         assert done.exit_code == 2, words
         assert sentence in done.stderr, words
+
+
+def test_bad_arguments_what_is_not_ours_is_not_replaced(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "moves").mkdir()
+    (tmp_path / "moves" / "mine").write_text("")
+    with pytest.raises(ConfigurationError, match="no table of an earlier run"):
+        write(Outcome("plan", frames={"moves": spark.range(1)}), tmp_path)
+    assert (tmp_path / "moves" / "mine").exists()
 
 
 def test_a_log_without_coordinates_cannot_be_planned_from(

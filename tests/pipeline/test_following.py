@@ -132,6 +132,7 @@ def test_pip3_ctrl_c_ends_a_stream_with_its_summary_and_exit_code(
     assert spark.conf.get(PROVIDER) == provider, "settings of one query are not those of the next"
 
 
+@pytest.mark.beside
 def test_pip3_a_stream_says_that_it_has_judged_nothing_yet(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_what_is_said_of_how_much_was_judged() -> None:
     assert judged.notes(how, settings) == []
 
 
+@pytest.mark.beside
 def test_pip5_flows_that_have_ended_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
     flow = {"name": "t", "rate": 1.0, "reason": "msgs"}
     gone = row(1, "c1", coordinate=[1.0, 2.0, 3.0])

@@ -72,7 +72,8 @@ def test_rows_of_a_kind_that_is_not_known_are_no_gap(spark: SparkSession, tmp_pa
     write_file(tmp_path, "unheard", "n1-1-2", [row(2), row(3)])
     write_file(tmp_path, "stop", "n1-1-3", [row(4)])
     log = logs.read(spark, str(tmp_path))
-    (life,) = lives_of(tally(timed(log.events))).collect()
+    in_step = spark.createDataFrame([], "run string, node string, own_offset_us long")
+    (life,) = lives_of(tally(timed(log.events)), in_step).collect()
     assert (life["rows"], life["top"], life["stopped"]) == (4, 4, True)
     assert log.notes == (
         "2 rows are of kinds that are not known here (unheard) and not judged: "
