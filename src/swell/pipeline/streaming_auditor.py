@@ -96,10 +96,11 @@ class Auditor:
 
     def unjudged(self) -> int:
         """Versions that are still to be judged."""
+        store = Kind.STORE.value  # looked up once: many rows wait, few of them are of this kind
         waiting = {
             (row.application, row.name, row.sequence)
             for row in self.state.waiting
-            if row.kind == Kind.STORE and row.is_complete and not self._of(row).knows(row.sequence)
+            if row.kind == store and row.is_complete and not self._of(row).knows(row.sequence)
         }
         return len(waiting) + sum(not version.judged for version in self._versions())
 
