@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +49,11 @@ def audit(spark: SparkSession, events: str, settings: AuditSettings) -> Outcome:
         worst = earliest(result.evidence.where("excuse is null"), SAMPLES)
         outcome.tables["evidence"] = [_filled(row) for row in rows_of(worst)]
     outcome.frames["evidence"] = result.evidence
-    times = latency.table(log.events, sla_s=settings.sla_s)
-    page = partial(report.text, result, times, log.notes, settings.sla_s)
+
+    def page() -> str:
+        times = latency.table(log.events, sla_s=settings.sla_s)
+        return report.text(result, times, log.notes, settings.sla_s)
+
     outcome.files["audit.html"] = page
     return outcome
 
