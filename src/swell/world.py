@@ -126,6 +126,12 @@ class Disk(Protocol):
         ...
 
 
+class Emitter(Protocol):
+    """Takes events."""
+
+    def emit(self, event: Event) -> None: ...
+
+
 class World(Protocol):
     """All that protocol code may touch."""
 
@@ -171,7 +177,7 @@ class World(Protocol):
     def emit(self, event: Event) -> None: ...
 
     @property
-    def emit_record(self) -> Callable[[Event], None]:
+    def recorder(self) -> Emitter:
         """The shortest way for whoever has many records to emit: to be asked for once, where
         `recording`."""
         ...

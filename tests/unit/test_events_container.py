@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
@@ -50,8 +49,8 @@ class Ledger:
         self.applied.append(event)
 
     @property
-    def emit_record(self) -> Callable[[Any], None]:
-        return self.emit
+    def recorder(self) -> Ledger:
+        return self
 
     @property
     def spans(self) -> list[Span]:

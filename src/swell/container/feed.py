@@ -155,7 +155,10 @@ class Feed:
         if made_ready.fetches and not self._have_fetched(made_ready.fetches):
             return False
         self.sealed_us = burst.sealed_us
-        one = recording.begin(self, burst, made_ready) if recording is not None else None
+        one = made_ready.only
+        old = documents.get(one.name) if one is not None else None
+        if recording is not None and (one is None or not recording.plain):
+            recording.begin(self, burst, made_ready)
         if made_ready.ranges:
             self._apply_ranges(made_ready.ranges)
         for number, changes in made_ready.steps:
@@ -175,7 +178,7 @@ class Feed:
                         continue
                 if not self._apply_with_care(change, number):
                     if recording is not None:
-                        recording.end(self, burst, at, one)
+                        recording.end(self, burst, at, one, old)
                     self._on_broken(name)
                     return False
         self.at = burst.upto
@@ -185,7 +188,7 @@ class Feed:
         if self.keep is not None:
             self.keep(self, burst, data)
         if recording is not None:
-            recording.end(self, burst, at, one)
+            recording.end(self, burst, at, one, old)
         return True
 
     def _apply_with_care(self, change: Ready, number: int) -> bool:

@@ -32,11 +32,11 @@ class FeedRecording:
     A container is but one of thousands in its process, so the usual case looks at little: most of
     what it costs is memory that nobody has touched since the last burst."""
 
-    __slots__ = ("_before", "_emit", "_plain", "_senders", "_siblings", "peer")
+    __slots__ = ("_before", "_recorder", "_senders", "_siblings", "peer", "plain")
 
     def __init__(self, world: World, siblings: Sequence[Feed]) -> None:
         self.peer = ""
-        self._emit = world.emit_record
+        self._recorder = world.recorder
         self._siblings = siblings
         self._before: Sequence[tuple[Spanned, Document | None]] = ()
         """What a burst is about to change, and what is there."""
@@ -44,8 +44,9 @@ class FeedRecording:
         self.look()
 
     def look(self) -> None:
-        """Whether there is nobody beside it, and nothing that somebody else has brought."""
-        self._plain = len(self._siblings) == 1 and not self._senders
+        """See whether it is plain: there is nobody beside it, and nothing that somebody else has
+        brought."""
+        self.plain = len(self._siblings) == 1 and not self._senders
 
     def held(self, burst: Burst) -> None:
         """It is applied later, when others may bring something."""
@@ -54,34 +55,32 @@ class FeedRecording:
             del self._senders[next(iter(self._senders))]
         self.look()
 
-    def begin(self, feed: Feed, burst: Burst, made_ready: ReadyBurst) -> Spanned | None:
-        """A burst is about to be applied; what it is to be ended with. If all it changes is one
-        configuration that is where it begins, as nearly always, that is all there is to know."""
+    def begin(self, feed: Feed, burst: Burst, made_ready: ReadyBurst) -> None:
+        """A burst is about to be applied. Not to be called if all it changes is one configuration
+        and the feed is plain, as nearly always: `end` is then told all there is to know."""
         spanned = made_ready.spans
         if spanned is None:
             spanned = _spanned(burst, made_ready)
-        one, documents = made_ready.only, feed.documents
-        if one is not None and self._plain:
-            old = documents.get(one.name)
-            if old is not None and old.id == one.base:
-                return one
+        documents = feed.documents
         self._before = [(one, documents.get(one.name)) for one in spanned]
-        return None
 
-    def end(self, feed: Feed, burst: Burst, at: int, one: Spanned | None) -> None:
-        """As much of it as fits has been applied, to somebody who was at step `at`."""
-        if one is not None:
-            if feed.documents[one.name].id == one.id:
-                emit, peer = self._emit, self.peer
+    def end(
+        self, feed: Feed, burst: Burst, at: int, one: Spanned | None, old: Document | None
+    ) -> None:
+        """As much of it as fits has been applied, to somebody who was at step `at`. `one`: what it
+        does to the only configuration that it changes, which was `old`."""
+        if one is not None and not self._before:
+            if old is not None and old.id == one.base and feed.documents[one.name].id == one.id:
+                recorder, peer = self._recorder, self.peer
                 for event in one.written.get(peer) or one.applied(peer):
-                    emit(event)
+                    recorder.emit(event)
                 return
-            self._before = ((one, None),)  # none of its changes was there
+            self._before = ((one, old),)
         self._end(feed, burst, at)
 
     def _end(self, feed: Feed, burst: Burst, at: int) -> None:
         """Whatever it has done, to however many configurations."""
-        documents, emit = feed.documents, self._emit
+        documents, emit = feed.documents, self._recorder.emit
         peer = self.peer
         if self._senders:
             peer = self._senders.pop(burst.id, peer)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from swell.events.rows import FORMS, Form, Pile, Piles
+from swell.events.rows import FORMS, ROW_BITS, Form, Pile, Piles
 from swell.events.schema import COLUMNS, NAMES, VERSION, Column, Kind, Type
 
 _TYPES: dict[Type, pa.DataType] = {
@@ -44,6 +44,11 @@ its rows, and those by which queries leave out what they do not want."""
 
 CONSTANTS_MAX = 256
 """Constant columns that are kept; each is as long as a batch."""
+
+POOL = pa.system_memory_pool()
+"""Of all that is made here. Arrow's usual one takes pages of 2 MiB and gives them back when idle,
+as writing events mostly is: on a virtual machine each costs the kernel up to 30 ms to hand out,
+more than the rows that go there. The application's own use of Arrow is left as it is."""
 
 
 def field(column: Column) -> pa.Field:
@@ -73,23 +78,25 @@ def batches(piles: Piles) -> Iterator[tuple[Kind, pa.RecordBatch]]:
 
 def _batch(form: Form, pile: Pile) -> pa.RecordBatch:
     events = pile.events
-    whose, firsts, wall_ns, mono_ns = np.frombuffer(pile.numbers, np.int64).reshape(-1, 4).T
+    numbers, wall_ns, mono_ns = np.frombuffer(pile.numbers, np.int64).reshape(-1, 3).T
+    whose, firsts = numbers >> ROW_BITS, numbers & ((1 << ROW_BITS) - 1)
     made = {"at": pa.array(wall_ns // 1000), "mono_us": pa.array(mono_ns // 1000)}
-    rows = pa.array(firsts)
+    rows = pa.array(firsts, memory_pool=POOL)
     columns = {column: source for column, source in form.columns.items() if column != form.each}
     of: pa.Array | None = None
     if form.each:
         lists, which = _few(list(map(attrgetter(form.columns[form.each]), events)))
         texts = _array(form.each, list(chain.from_iterable(lists)))
         ends = np.fromiter(accumulate(map(len, lists), initial=0), np.int32, len(lists) + 1)
-        listed = pa.ListArray.from_arrays(pa.array(ends), texts.indices).take(which)
-        of = pc.list_parent_indices(listed)
+        listed = _take(pa.ListArray.from_arrays(pa.array(ends), texts.indices), which)
+        of = pc.list_parent_indices(listed, memory_pool=POOL)
         begins = listed.offsets.to_numpy()[:-1]
-        rows = pc.add(pa.array(firsts - begins).take(of), _counted(len(of)))
-        made = {column: one.take(of) for column, one in made.items()}
+        parents = _take(pa.array(firsts - begins), of)
+        rows = pc.add(parents, _counted(len(of)), memory_pool=POOL)
+        made = {column: _take(one, of) for column, one in made.items()}
         made[form.each] = pa.DictionaryArray.from_arrays(listed.flatten(), texts.dictionary)
     made["row"] = rows
-    lives = pa.array(whose).dictionary_encode()
+    lives = _encoded(pa.array(whose, memory_pool=POOL))
     few = [pile.lives[number] for number in lives.dictionary.to_pylist()]
     made |= _spread(few, lives.indices, _OF_LIFE, of)
     made |= _spread(*_few(events), columns, of)
@@ -98,10 +105,11 @@ def _batch(form: Form, pile: Pile) -> pa.RecordBatch:
 
 def _few(objects: Sequence[Any]) -> tuple[list[Any], pa.Array]:
     """The different ones among objects of which many are the same, and which of them each is."""
-    ids = list(map(id, objects))
-    by_id = dict(zip(ids, objects, strict=True))
-    encoded = pa.array(ids, pa.int64()).dictionary_encode()
-    return [by_id[one] for one in encoded.dictionary.to_pylist()], encoded.indices
+    count = len(objects)
+    encoded = _encoded(pa.array(np.fromiter(map(id, objects), np.int64, count)))
+    one_of = np.empty(len(encoded.dictionary), np.int64)
+    one_of[encoded.indices.to_numpy()] = np.arange(count)
+    return [objects[place] for place in one_of.tolist()], encoded.indices
 
 
 def _spread(
@@ -109,45 +117,72 @@ def _spread(
 ) -> dict[str, pa.Array]:
     """Columns of fields of few objects, each of which is looked at once. `which`: of these, for
     each event. `of`: the event of each row; None: one row for each, in their order."""
-    places = which if of is None else which.take(of)
+    places = which if of is None else _take(which, of)
     made = {}
     for column, source in columns.items():
         values = list(map(attrgetter(source), few))
         if values.count(values[0]) == len(values):
             made[column] = _repeated(column, values[0], len(places))
         else:
-            made[column] = _array(column, values).take(places)
+            made[column] = _take(_array(column, values), places)
     return made
 
 
 def _repeated(column: str, value: object, count: int) -> pa.Array:
     """A slice of one that is kept: most columns of a batch are of this kind."""
-    return _long(column, value, 1 << (count - 1).bit_length()).slice(0, count)
+    return _long(column, value, _round(count)).slice(0, count)
 
 
 @lru_cache(CONSTANTS_MAX)
 def _long(column: str, value: object, count: int) -> pa.Array:
     if value is None:
-        return pa.nulls(count, BATCH_SCHEMA.field(column).type)
-    return _array(column, [value]).take(pa.repeat(pa.scalar(0, pa.int32()), count))
+        return _nulls(BATCH_SCHEMA.field(column).type, count)
+    made = _array(column, [value])
+    if isinstance(made, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(_zeros(count), made.dictionary)
+    return _take(made, _zeros(count))
+
+
+@lru_cache
+def _nulls(type_: pa.DataType, count: int) -> pa.Array:
+    """For all columns of a type."""
+    return pa.nulls(count, type_, POOL)
+
+
+@lru_cache
+def _zeros(count: int) -> pa.Array:
+    return pa.array(np.zeros(count, np.int32))
 
 
 def _counted(count: int) -> pa.Array:
     """0, 1, 2 …"""
-    return _long_counted(1 << (count - 1).bit_length()).slice(0, count)
+    return _long_counted(_round(count)).slice(0, count)
+
+
+def _round(count: int) -> int:
+    """How long what is kept is made for it: of few different lengths."""
+    return 1 << (count - 1).bit_length()
 
 
 @lru_cache
 def _long_counted(count: int) -> pa.Array:
-    return pa.array(range(count), pa.int64())
+    return pa.array(np.arange(count))
 
 
 def _array(column: str, values: Sequence[Any]) -> pa.Array:
     type_ = SCHEMA.field(column).type
     if pa.types.is_timestamp(type_):
-        return pa.array(values, pa.int64()).cast(type_)
-    made = pa.array(values, type_)
-    return made.dictionary_encode() if type_ in _TEXTS else made
+        return pa.array(values, pa.int64(), memory_pool=POOL).cast(type_)
+    made = pa.array(values, type_, memory_pool=POOL)
+    return _encoded(made) if type_ in _TEXTS else made
+
+
+def _take(values: pa.Array, places: pa.Array) -> pa.Array:
+    return pc.take(values, places, boundscheck=False, memory_pool=POOL)
+
+
+def _encoded(values: pa.Array) -> pa.DictionaryArray:
+    return pc.dictionary_encode(values, memory_pool=POOL)
 
 
 def _complete(made: dict[str, pa.Array], count: int) -> pa.RecordBatch:
@@ -164,6 +199,7 @@ def parquet_options() -> dict[str, Any]:
     texts = [one.name for one in COLUMNS if one.type in (Type.TEXT, Type.BYTES)]
     longs = [one.name for one in COLUMNS if one.type in (Type.LONG, Type.TIMESTAMP)]
     return {
+        "memory_pool": POOL,
         "compression": "zstd",
         "write_statistics": list(_RANGED),
         "use_dictionary": texts,

@@ -156,8 +156,11 @@ FORMS: dict[type[Event], Form] = {
 }
 """Events that are not here are not written down."""
 
-pack_numbers = Struct("=qqqq").pack
+pack_numbers = Struct("=qqq").pack
 """The numbers of one event, as `Pile.numbers` has them."""
+
+ROW_BITS = 40
+"""Whose an event is and the number of its first row are one number: the first above these bits."""
 
 
 class Pile:
@@ -170,7 +173,8 @@ class Pile:
         self.lives = lives
         """Of the whole collection, by their numbers."""
         self.numbers = bytearray()
-        """For each event: whose it is, number of its first row, wall and monotonic clock in ns."""
+        """For each event: whose it is with the number of its first row, wall and monotonic clock
+        in ns."""
         self.events: list[Event] = []
 
 
@@ -223,26 +227,27 @@ class Collection:
 class Recorder:
     """Takes the events of one life and numbers its rows. A number that no file has was lost."""
 
-    __slots__ = ("_collection", "_next", "_number", "_sorts", "life")
+    __slots__ = ("_collection", "_next", "_sorts", "life")
 
     def __init__(self, collection: Collection, life: Life) -> None:
         self.life = life
-        self._number = collection.number(life)
         self._collection = collection
         self._sorts = collection.sorts
-        self._next = 1
+        self._next = collection.number(life) << ROW_BITS | 1
+        """Whose it is and the number of the next row."""
 
     def take(self, wall_ns: int, mono_ns: int, event: Event) -> None:
         sort = self._sorts.get(type(event))
         if sort is None:
             return
-        first = self._next
-        self._next = first + (len(getattr(event, sort.listed)) if sort.listed else 1)
         if sort.tells:
             self.life = self.life.after(event)
-            self._number = self._collection.number(self.life)
+            row = self._next & ((1 << ROW_BITS) - 1)
+            self._next = self._collection.number(self.life) << ROW_BITS | row
+        first = self._next
+        self._next = first + (len(getattr(event, sort.listed)) if sort.listed else 1)
         pile = sort.pile
-        pile.numbers += pack_numbers(self._number, first, wall_ns, mono_ns)
+        pile.numbers += pack_numbers(first, wall_ns, mono_ns)
         events = pile.events
         events.append(event)
         if len(events) >= self._collection.events_max:

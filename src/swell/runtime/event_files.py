@@ -25,8 +25,8 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from swell.errors import ConfigurationError
@@ -71,8 +71,9 @@ class EventFile:
 
     def _flush(self) -> None:
         if self._waiting:
-            table = pa.Table.from_batches(self._waiting, arrow.BATCH_SCHEMA).unify_dictionaries()
-            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            table = pa.Table.from_batches(self._waiting, arrow.BATCH_SCHEMA)
+            together = table.unify_dictionaries(arrow.POOL)
+            self._writer.write_table(together, row_group_size=ROW_GROUP_ROWS)
             self._waiting.clear()
             self._waiting_rows = 0
 
@@ -230,12 +231,11 @@ def _locked(path: Path) -> int:
 
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Rows of one day each; nearly always there is one."""
-    days = pc.divide(batch.column("at").cast(pa.int64()), _DAY_US)
     if not batch.num_rows:
         return
-    ends = pc.min_max(days).as_py()
-    if ends["min"] == ends["max"]:
-        yield ends["min"], batch
+    days = batch.column("at").cast(pa.int64()).to_numpy() // _DAY_US
+    if days.min() == days.max():
+        yield int(days[0]), batch
         return
-    for day in pc.unique(days).to_pylist():
-        yield day, batch.filter(pc.equal(days, day))
+    for day in np.unique(days).tolist():
+        yield day, batch.filter(pa.array(days == day))

@@ -63,11 +63,10 @@ class RuntimeRecorder(Recorder):
             first = self._next
             self._next = first + 1
             pile = sort.pile
-            pile.numbers += pack_numbers(
-                self._number, first, time_ns(), clock_gettime_ns(CLOCK_BOOTTIME)
-            )
-            pile.events.append(event)
-            if len(pile.events) >= self._collection.events_max:
+            pile.numbers += pack_numbers(first, time_ns(), clock_gettime_ns(CLOCK_BOOTTIME))
+            events = pile.events
+            events.append(event)
+            if len(events) >= self._collection.events_max:
                 self._collection.on_full(type(event))
         else:
             self.take(time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event)

@@ -47,7 +47,7 @@ from swell.runtime.sockets import is_loopback
 from swell.runtime.timers import RuntimeTimer
 from swell.runtime.tls import TlsTransport
 from swell.wire.limits import FIRST_FRAME_S_MAX, HANDSHAKE_S_MAX
-from swell.world import WRONG_AUTHORITY, Address, Disk, Node, Resources
+from swell.world import WRONG_AUTHORITY, Address, Disk, Emitter, Node, Resources
 
 OFFLOADS_MAX = 1024
 STOPPED = "stopped"
@@ -277,8 +277,8 @@ class RuntimeWorld:
             log_event(self.log, event)
 
     @property
-    def emit_record(self) -> Callable[[Event], None]:
-        return self._recorder.emit if self._recorder is not None else self.emit
+    def recorder(self) -> Emitter:
+        return self._recorder or self
 
     # What the parts of this world use.
 

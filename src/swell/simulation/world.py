@@ -19,7 +19,7 @@ import msgspec
 from swell.events import Event
 from swell.events.records import LifeEnded, Record
 from swell.simulation.trace import Kind
-from swell.world import Address, Disk, Link, Node, Resources
+from swell.world import Address, Disk, Emitter, Link, Node, Resources
 
 if TYPE_CHECKING:
     from swell.simulation.link import SimLink
@@ -182,8 +182,8 @@ class SimWorld:
             subscriber(simulation.time_s, self.name, event)
 
     @property
-    def emit_record(self) -> Callable[[Event], None]:
-        return self.emit
+    def recorder(self) -> Emitter:
+        return self
 
     def halt(self, reason: str) -> None:
         if self.gate != DEAD:
