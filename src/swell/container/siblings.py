@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from sys import intern
+
+from msgspec.structs import replace
 
 from swell.config.messages import Introduce
 from swell.config.proofs import Pass, is_list_signed, read_pass
@@ -73,7 +76,8 @@ class Siblings:
         identity = session.link.peer
         if identity and shown.holder != identity:
             return "holder"
-        self._passes[session] = shown
+        # Many containers of a process have the same relay; its name is looked up with every burst.
+        self._passes[session] = replace(shown, container=intern(shown.container))
         return ""
 
     def _read(self, data: bytes) -> Pass | None:

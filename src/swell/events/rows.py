@@ -184,7 +184,7 @@ Piles = dict[type[Event], Pile]
 class _Sort:
     """One type of events: its pile, and what is peculiar about its rows."""
 
-    __slots__ = ("listed", "pile", "plain", "tells")
+    __slots__ = ("listed", "pile", "tells")
 
     def __init__(self, event: type[Event], form: Form, lives: Sequence[Life]) -> None:
         self.pile = Pile(lives)
@@ -192,8 +192,6 @@ class _Sort:
         """The field that lists a value per row; empty: there is one row."""
         self.tells = event in (Started, LifeBegan)
         """Whether it says something about its life."""
-        self.plain = not self.listed and not self.tells
-        """One row, and nothing else to see to."""
 
 
 class Collection:
@@ -204,14 +202,24 @@ class Collection:
         self.sorts = {event: _Sort(event, form, self.lives) for event, form in FORMS.items()}
         self.events_max = events_max
         self.full = full
+        self.fresh: list[tuple[Recorder, int, int, Event]] = []
+        """Taken, but not sorted yet: what whoever takes them would have given to `Recorder.take`.
+        In the midst of other work every step costs several times what it does here."""
 
     def number(self, life: Life) -> int:
         """By which events say that they are of this life."""
         self.lives.append(life)
         return len(self.lives) - 1
 
+    def sort(self) -> None:
+        """What is fresh, in the order in which it came."""
+        for recorder, wall_ns, mono_ns, event in self.fresh:
+            recorder.take(wall_ns, mono_ns, event)
+        self.fresh.clear()
+
     def taken(self) -> Piles:
         """All there is; what comes from now on is apart from it."""
+        self.sort()
         return {
             event: self._emptied(sort) for event, sort in self.sorts.items() if sort.pile.events
         }

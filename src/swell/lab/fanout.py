@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     pair_s: float
 
 
-FULL = Plan(rounds=3, warm_up_s=1.0, seconds=10.0, pairs=12, pair_s=5.0)
+FULL = Plan(rounds=3, warm_up_s=1.0, seconds=10.0, pairs=20, pair_s=10.0)
 QUICK = Plan(rounds=1, warm_up_s=0.5, seconds=3.0, pairs=2, pair_s=3.0)
 
 

@@ -34,11 +34,12 @@ from swell.events.rows import (
     Piles,
     Recorder,
     event_count,
-    pack_numbers,
     row_count,
 )
 from swell.settings import EventSettings
 
+FRESH_MAX = 256
+"""Events that wait to be sorted; what they take then stays in the processor's cache."""
 BATCH_EVENTS = 16_384
 FLUSH_S = 5.0
 """Or the age at which a file is complete, if that is less ..."""
@@ -55,21 +56,17 @@ LOST = "events-lost"
 class RuntimeRecorder(Recorder):
     """Takes the events of one life when they occur."""
 
-    __slots__ = ()
+    __slots__ = ("_fresh",)
+
+    def __init__(self, collection: Collection, life: Life) -> None:
+        super().__init__(collection, life)
+        self._fresh = collection.fresh
 
     def emit(self, event: Event) -> None:
-        sort = self._sorts.get(type(event))
-        if sort is not None and sort.plain:  # as most: `take`, without the call
-            first = self._next
-            self._next = first + 1
-            pile = sort.pile
-            pile.numbers += pack_numbers(first, time_ns(), clock_gettime_ns(CLOCK_BOOTTIME))
-            events = pile.events
-            events.append(event)
-            if len(events) >= self._collection.events_max:
-                self._collection.on_full(type(event))
-        else:
-            self.take(time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event)
+        fresh = self._fresh
+        fresh.append((self, time_ns(), clock_gettime_ns(CLOCK_BOOTTIME), event))
+        if len(fresh) >= FRESH_MAX:
+            self._collection.sort()
 
 
 class Files(Protocol):
