@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from swell.events import MemberAlive
-from swell.events.records import LifeBegan, LifeEnded
+from swell.events.records import CrashFound, LifeBegan, LifeEnded, Sent
 from swell.events.rows import Life, Piles, row_count
 from swell.runtime import event_log
 from swell.runtime.event_log import EventLog
@@ -91,6 +91,29 @@ def test_rows_are_handed_over_without_a_full_batch(tmp_path: Path) -> None:
 
     run(main)
     assert len(rows_in(tmp_path)) == 1
+
+
+def test_rows_are_numbered_in_the_order_of_their_events(tmp_path: Path) -> None:
+    count = event_log.FRESH_MAX * 2 + 1
+
+    async def main() -> None:
+        log = EventLog(EventSettings(directory=str(tmp_path)), "n1", 1)
+        one, other = (log.recorder(Life("run", name, 1)) for name in ("n1", "n2"))
+        for number in range(count):
+            one.emit(CrashFound(f"x{number}", number))
+            one.emit(Sent("a", ["x", "y"], 1, number, 1, 1))
+            other.emit(LifeEnded(f"{number}"))
+            other.emit(MemberAlive(1, 1))  # makes no row
+        await log.stop()
+
+    run(main)
+    found = rows_in(tmp_path)
+    ours = [row for row in found if row["node"] == "n1"]
+    theirs = [row for row in found if row["node"] == "n2"]
+    assert [row["row"] for row in ours] == list(range(1, 3 * count + 1))
+    assert [row["peer"] for row in ours[:4]] == ["x0", "x", "y", "x1"]
+    assert [row["mono_us"] for row in ours] == sorted(row["mono_us"] for row in ours)
+    assert [row["reason"] for row in theirs] == [f"{number}" for number in range(count)]
 
 
 def test_a_slow_disk_costs_events_that_are_counted_and_no_time() -> None:

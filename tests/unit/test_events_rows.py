@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from swell.events import Event, MemberAlive, Started, arrow
 from swell.events.records import (
     Acknowledged,
@@ -170,6 +172,19 @@ def test_a_full_pile_is_handed_over_by_itself() -> None:
     assert told == [3, 3]
     left = {event: len(pile.events) for event, pile in into.taken().items()}
     assert left == {CrashFound: 1, LifeEnded: 1}
+
+
+def test_the_memory_of_the_application_is_left_alone() -> None:
+    into = collection()
+    recorder = Recorder(into, Life("run", "n1", 1, "s"))
+    take(recorder, *(CrashFound(f"n{number}", number) for number in range(5000)))
+    take(recorder, *(Sent("a", ["x", "y"], 1, number, 1, 1) for number in range(5000)))
+    theirs, ours = pa.default_memory_pool(), arrow.POOL
+    before = theirs.bytes_allocated(), ours.bytes_allocated()
+    made = list(arrow.batches(into.taken()))
+    assert sum(batch.num_rows for _, batch in made) == 15_000
+    assert theirs.bytes_allocated() - before[0] < 4096
+    assert ours.bytes_allocated() - before[1] > 15_000 * 8
 
 
 def test_constant_columns_of_any_length() -> None:
