@@ -91,9 +91,8 @@ def _batch(form: Form, pile: Pile) -> pa.RecordBatch:
         listed = _take(pa.ListArray.from_arrays(pa.array(ends), texts.indices), which)
         of = pc.list_parent_indices(listed, memory_pool=POOL)
         begins = listed.offsets.to_numpy()[:-1]
-        parents = _take(pa.array(firsts - begins), of)
-        rows = pc.add(parents, _counted(len(of)), memory_pool=POOL)
-        made = {column: _take(one, of) for column, one in made.items()}
+        made = _taken({**made, "row": pa.array(firsts - begins)}, of)
+        rows = pc.add(made["row"], _counted(len(of)), memory_pool=POOL)
         made[form.each] = pa.DictionaryArray.from_arrays(listed.flatten(), texts.dictionary)
     made["row"] = rows
     lives = _encoded(pa.array(whose, memory_pool=POOL))
@@ -118,14 +117,14 @@ def _spread(
     """Columns of fields of few objects, each of which is looked at once. `which`: of these, for
     each event. `of`: the event of each row; None: one row for each, in their order."""
     places = which if of is None else _take(which, of)
-    made = {}
+    made, different = {}, {}
     for column, source in columns.items():
         values = list(map(attrgetter(source), few))
         if values.count(values[0]) == len(values):
             made[column] = _repeated(column, values[0], len(places))
         else:
-            made[column] = _take(_array(column, values), places)
-    return made
+            different[column] = _array(column, values)
+    return made | _taken(different, places)
 
 
 def _repeated(column: str, value: object, count: int) -> pa.Array:
@@ -177,7 +176,16 @@ def _array(column: str, values: Sequence[Any]) -> pa.Array:
     return _encoded(made) if type_ in _TEXTS else made
 
 
-def _take(values: pa.Array, places: pa.Array) -> pa.Array:
+def _taken(columns: dict[str, pa.Array], places: pa.Array) -> dict[str, pa.Array]:
+    """The same rows of several columns, by one call: each call hands the interpreter's lock to the
+    loop, which has its turn before the next."""
+    if not columns:
+        return {}
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    return dict(zip(columns, _take(batch, places).columns, strict=True))
+
+
+def _take(values: Any, places: pa.Array) -> Any:
     return pc.take(values, places, boundscheck=False, memory_pool=POOL)
 
 
