@@ -213,9 +213,10 @@ class Collection:
 
     def sort(self) -> None:
         """What is fresh, in the order in which it came."""
-        for recorder, wall_ns, mono_ns, event in self.fresh:
+        fresh = self.fresh.copy()
+        self.fresh.clear()  # first: none is taken twice, whatever happens below
+        for recorder, wall_ns, mono_ns, event in fresh:
             recorder.take(wall_ns, mono_ns, event)
-        self.fresh.clear()
 
     def taken(self) -> Piles:
         """All there is; what comes from now on is apart from it."""
