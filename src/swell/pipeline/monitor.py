@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from swell.events.schema import Kind
@@ -67,133 +67,132 @@ def reported(events: DataFrame, window_s: float) -> DataFrame:
 
 
 def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """topic, side, client, home, rate_milli: what is reported now, client by client."""
-    recent = reported(events, window_s)
-    order = f.struct("at", "node", "start", "row")
+    """topic, side, client, seen, home, rate_milli: what is reported now, client by client."""
     side = f.when(f.col("source").isNotNull(), PRODUCER).otherwise(CONSUMER)
     # By topic from the start, so that nothing has to be moved again for what is said of a topic.
     return (
-        recent.repartition("name")
+        reported(events, window_s)
+        .repartition("name")
         .groupBy(
             f.col("name").alias("topic"),
             side.alias("side"),
             f.coalesce("source", "peer").alias("client"),
         )
-        .agg(
-            f.max_by(f.struct("node", "rate"), order).alias("last"),
-            f.max(order).alias("seen"),
-        )
+        .agg(f.max(f.struct("at", "node", "start", "row", "rate")).alias("seen"))
         .select(
             "topic",
             "side",
             "client",
-            f.col("last.node").alias("home"),
-            whole(f.coalesce("last.rate", f.lit(0.0)), MILLI).alias("rate_milli"),
             "seen",
+            f.col("seen.node").alias("home"),
+            whole(f.coalesce("seen.rate", f.lit(0.0)), MILLI).alias("rate_milli"),
         )
     )
-
-
-def parts(place: str, dimensions: int) -> list[Column]:
-    """The numbers of a place, the height last."""
-    return [f.col(place)[i].cast("double") for i in range(dimensions + 1)]
-
-
-def length(a: Sequence[Column], b: Sequence[Column]) -> Column:
-    """Between two vectors; term by term as `swell.placement.space` adds them up."""
-    squares = [(x - y) * (x - y) for x, y in zip(a[:-1], b[:-1], strict=True)]
-    return f.sqrt(reduce(add, squares))
-
-
-def distance(a: Sequence[Column], b: Sequence[Column]) -> Column:
-    return length(a, b) + (a[-1] + b[-1])
-
-
-def deviation(place: Sequence[Column], centre: Sequence[Column]) -> Column:
-    return length(place, centre) + (place[-1] - centre[-1])
 
 
 def topics(flows: DataFrame, places: DataFrame, dimensions: int) -> DataFrame:
     """One row per topic: home, clients, centroids, W(t), E(t) and rates.
 
     A client without a coordinate counts in rates and in `unplaced`, not in latencies.
+
+    Flows lie together by topic, and stay where they are: what is said of all clients of a topic
+    comes to each of them by windows, not by a join. Places are plain columns, and each step does a
+    part of the whole, since Java does not compile a method as long as all of it would be.
     """
-    clients = places.select(f.col("node").alias("client"), "place")
-    located = flows.join(clients, "client", "left")
-    homes = places.where(f.col("role") == NODE).select(
-        f.col("node").alias("home"), f.col("place").alias("home_place")
-    )
-    centred = _totals(located, dimensions).join(f.broadcast(homes), "home", "left")
-    placed = located.where(f.col("place").isNotNull()).select("topic", "side", "place")
-    return _worst(centred.join(placed, "topic", "left"), centred.columns, dimensions)
+    axes = range(dimensions + 1)
+    centred = _centred(flows, places, axes)
+    return _topics(_sides(_distances(centred, places, axes), axes), axes)
 
 
-def _totals(located: DataFrame, dimensions: int) -> DataFrame:
-    aggregates = [
-        f.max_by("home", "seen").alias("home"),
-        f.sum(f.when(f.col("place").isNull(), 1).otherwise(0)).alias("unplaced"),
-    ]
-    centroids = []
-    for side in (PRODUCER, CONSUMER):
-        own = f.col("side") == side
-        aggregates += [
-            f.count_if(own).alias(f"{side}s"),
-            f.count(f.when(own, f.col("place"))).alias(f"{side}_places"),
-            f.coalesce(f.sum(f.when(own, f.col("rate_milli"))), f.lit(0)).alias(f"{side}_milli"),
-            *(
-                f.sum(f.when(own, f.col("place")[i])).alias(f"{side}_{i}")
-                for i in range(dimensions + 1)
-            ),
-        ]
-        count = f.col(f"{side}_places")
-        means = [
-            f.col(f"{side}_{i}").cast("double") / count.cast("double")
-            for i in range(dimensions + 1)
-        ]
-        centroids.append(f.when(count > 0, f.array(*means)).alias(f"{side}_centroid"))
-    return (
-        located.groupBy("topic")
-        .agg(*aggregates)
-        .select(
-            "topic",
-            "home",
-            "producers",
-            "consumers",
-            "unplaced",
-            *centroids,
-            f.col("producer_milli").alias("rate_in_milli"),
-            f.col("consumer_milli").alias("rate_out_milli"),
-        )
+def _numbers(prefix: str, axes: range) -> list[str]:
+    """Names of the columns of a place, the height last."""
+    return [f"{prefix}_{axis}" for axis in axes]
+
+
+def _spread(places: DataFrame, node: str, prefix: str, axes: range) -> DataFrame:
+    """A place as one column for each number."""
+    numbers = (f.col("place")[axis].alias(f"{prefix}_{axis}") for axis in axes)
+    return places.select(f.col("node").alias(node), *numbers)
+
+
+def _centred(flows: DataFrame, places: DataFrame, axes: range) -> DataFrame:
+    """Flows with the places of their clients, the home of their topic, and the sum of all places on
+    their side of it; `places` is how many those are, if any."""
+    clients = _spread(places, "client", "at", axes)
+    topic, side = Window.partitionBy("topic"), Window.partitionBy("topic", "side")
+    return flows.join(clients, "client", "left").select(
+        *("topic", "side", "rate_milli", *_numbers("at", axes)),
+        f.max("seen").over(topic)["node"].alias("home"),
+        f.nullif(f.count("at_0").over(side), f.lit(0)).alias("places"),
+        *(f.sum(f"at_{axis}").over(side).alias(f"total_{axis}") for axis in axes),
     )
 
 
-def _worst(joined: DataFrame, known: Sequence[str], dimensions: int) -> DataFrame:
-    """One row per topic again: what is known of it, and W(t) and E(t) of its farthest clients.
+def _distances(centred: DataFrame, places: DataFrame, axes: range) -> DataFrame:
+    """Flows with the client's way to the home, and its deviation from the centroid of its side."""
+    homes = _spread(places.where(f.col("role") == NODE), "home", "home", axes)
+    at, home = ([f.col(n).cast("double") for n in _numbers(p, axes)] for p in ("at", "home"))
+    centre = [_mean(f"total_{axis}", "places") for axis in axes]
+    return centred.join(f.broadcast(homes), "home", "left").select(
+        *("topic", "home", "side", "places", *_numbers("total", axes), "rate_milli"),
+        f.col("at_0").isNull().alias("unplaced"),
+        (_length(at, centre) + (at[-1] - centre[-1])).alias("deviation"),
+        (_length(at, home) + (at[-1] + home[-1])).alias("way"),
+    )
 
-    The columns that are known go along with each client: they are at hand where the farthest are
-    found, and nothing has to be joined again.
-    """
-    place, home = parts("place", dimensions), parts("home_place", dimensions)
-    kept = [name for name in known if name not in ("topic", "home_place")]
-    farthest = [f.first(name).alias(name) for name in kept]
-    for side in (PRODUCER, CONSUMER):
-        own = f.col("side") == side
-        from_centre = deviation(place, parts(f"{side}_centroid", dimensions))
-        farthest += [
-            f.max(f.when(own, from_centre)).alias(f"{side}_deviation"),
-            f.max(f.when(own, distance(place, home))).alias(f"{side}_way"),
-        ]
-    none = f.lit(0.0)
-    spread = [f.coalesce(f"{side}_deviation", none) for side in (PRODUCER, CONSUMER)]
-    return (
-        joined.groupBy("topic")
-        .agg(*farthest)
-        .select(
-            "topic",
-            *kept,
-            (spread[0] + spread[1]).alias("deviation_us"),
-            (f.col("producer_way") + f.col("consumer_way")).alias("worst_us"),
-        )
+
+def _mean(total: str, count: str) -> Column:
+    return f.col(total).cast("double") / f.col(count).cast("double")
+
+
+def _length(a: Sequence[Column], b: Sequence[Column]) -> Column:
+    """Between two vectors; term by term as `swell.placement.space` adds them up."""
+    squares = [(x - y) * (x - y) for x, y in zip(a[:-1], b[:-1], strict=True)]
+    return f.sqrt(reduce(add, squares))
+
+
+def _sides(distances: DataFrame, axes: range) -> DataFrame:
+    """One row per side of a topic. What all its flows have in common is part of the key."""
+    common = ("topic", "home", "side", "places", *_numbers("total", axes))
+    return distances.groupBy(*common).agg(
+        f.count("*").alias("clients"),
+        f.count_if("unplaced").alias("unplaced"),
+        f.sum("rate_milli").alias("milli"),
+        f.max("deviation").alias("deviation"),
+        f.max("way").alias("way"),
+    )
+
+
+def _topics(sides: DataFrame, axes: range) -> DataFrame:
+    """One row per topic of its one or two sides."""
+    numbers = ("clients", "milli", "places", "deviation", "way", *_numbers("total", axes))
+    both = sides.groupBy("topic", "home").agg(
+        f.sum("unplaced").alias("unplaced"),
+        *(
+            f.max(f.when(f.col("side") == side, f.col(number))).alias(f"{side}_{number}")
+            for side in (PRODUCER, CONSUMER)
+            for number in numbers
+        ),
+    )
+
+    def of(side: str, number: str, none: float) -> Column:
+        return f.coalesce(f"{side}_{number}", f.lit(none))
+
+    def centroid(side: str) -> Column:
+        places = f"{side}_places"
+        means = (_mean(total, places) for total in _numbers(f"{side}_total", axes))
+        return f.when(f.col(places).isNotNull(), f.array(*means))
+
+    return both.select(
+        "topic",
+        "home",
+        *(of(side, "clients", 0).alias(f"{side}s") for side in (PRODUCER, CONSUMER)),
+        "unplaced",
+        *(centroid(side).alias(f"{side}_centroid") for side in (PRODUCER, CONSUMER)),
+        of(PRODUCER, "milli", 0).alias("rate_in_milli"),
+        of(CONSUMER, "milli", 0).alias("rate_out_milli"),
+        (of(PRODUCER, "deviation", 0.0) + of(CONSUMER, "deviation", 0.0)).alias("deviation_us"),
+        (f.col("producer_way") + f.col("consumer_way")).alias("worst_us"),
     )
 
 
