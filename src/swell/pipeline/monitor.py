@@ -67,7 +67,8 @@ def reported(events: DataFrame, window_s: float) -> DataFrame:
 
 
 def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
-    """topic, side, client, seen, home, rate_milli: what is reported now, client by client."""
+    """topic, side, client, seen, rate_milli: what is reported now, client by client. `seen` is the
+    last report; rows are told apart by what comes before its rate."""
     side = f.when(f.col("source").isNotNull(), PRODUCER).otherwise(CONSUMER)
     # By topic from the start, so that nothing has to be moved again for what is said of a topic.
     return (
@@ -84,7 +85,6 @@ def flows(events: DataFrame, window_s: float = WINDOW_S) -> DataFrame:
             "side",
             "client",
             "seen",
-            f.col("seen.node").alias("home"),
             whole(f.coalesce("seen.rate", f.lit(0.0)), MILLI).alias("rate_milli"),
         )
     )
